@@ -1,0 +1,3 @@
+module github.com/tokenkeep/tokenkeep
+
+go 1.26.0

@@ -1,0 +1,135 @@
+// Package fault says what a caller may be told when something goes wrong.
+//
+// It promises that the words of a fault are constants of the program, so an
+// error that reaches a caller never repeats what the caller sent. It never
+// carries data, ids or causes: those stay in wrapped errors inside.
+package fault
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// Kind is the class of a fault; HTTP maps it to a status in one place. A Kind
+// is itself an error, so that errors.Is(err, fault.NotFound) reads well. The
+// zero Kind is our own failure: what nobody classified is never blamed on the
+// caller, and none of its words are shown.
+type Kind int
+
+// The kinds, in the order of their HTTP status.
+const (
+	Internal         Kind = iota // our failure
+	Invalid                      // malformed or not valid
+	Unauthenticated              // no key, an unknown one or an expired one
+	Forbidden                    // a known caller without the access
+	NotFound                     // not there, or another tenant's
+	MethodNotAllowed             // the resource does not know the method
+	Timeout                      // a destination was too slow
+	Conflict                     // a state that the request did not expect
+	Gone                         // was there once
+	TooLarge                     // larger than the bounds, as sent or expanded
+	MediaType                    // a body of a kind that is not accepted here
+	Unprocessable                // a tenant's code failed
+	TooMany                      // over a rate or a queue bound; see RetryAfter
+	BadGateway                   // a destination could not be reached
+	Unavailable                  // not ready or shedding load; see RetryAfter
+)
+
+var kindNames = [...]string{
+	"internal", "invalid", "unauthenticated", "forbidden", "not found", "method not allowed", "timeout", "conflict",
+	"gone", "too large", "media type", "unprocessable", "too many", "bad gateway", "unavailable",
+}
+
+// Error names the kind.
+func (k Kind) Error() string {
+	if k < 0 || int(k) >= len(kindNames) {
+		return "fault kind " + strconv.Itoa(int(k))
+	}
+	return kindNames[k]
+}
+
+// Fault is an error whose words may be shown to a caller.
+type Fault struct {
+	kind       Kind
+	detail     string
+	fields     map[string][]string
+	retryAfter time.Duration
+}
+
+// New makes a fault. The detail must be a constant of the program (a test
+// reads the source for it): what a caller sent is never repeated.
+func New(kind Kind, detail string) *Fault { return &Fault{kind: kind, detail: detail} }
+
+// RetryAfter returns a copy that tells the caller when to try again.
+func (f *Fault) RetryAfter(d time.Duration) *Fault {
+	c := *f
+	c.retryAfter = d
+	return &c
+}
+
+func (f *Fault) Error() string { return f.detail }
+
+// Unwrap gives the kind, so that errors.Is(err, fault.NotFound) holds.
+func (f *Fault) Unwrap() error { return f.kind }
+
+// Kind returns the class of the fault.
+func (f *Fault) Kind() Kind { return f.kind }
+
+// Detail returns the sentence for the caller.
+func (f *Fault) Detail() string { return f.detail }
+
+// Fields returns the messages by the dotted path of the member at fault; nil
+// unless the fault came from Fields.Err.
+func (f *Fault) Fields() map[string][]string { return f.fields }
+
+// Wait returns how long the caller is asked to wait; 0 when it is not.
+func (f *Fault) Wait() time.Duration { return f.retryAfter }
+
+// Of finds the fault in an error's chain. An error without one is Internal
+// with no words.
+func Of(err error) *Fault {
+	var f *Fault
+	if errors.As(err, &f) {
+		return f
+	}
+	var k Kind
+	if errors.As(err, &k) {
+		return &Fault{kind: k}
+	}
+	return &Fault{}
+}
+
+// Fields gathers what is wrong with a request, member by member. Paths are
+// dotted and made of names that we know ("data.number", "rules.0.container");
+// they stop at the last such name, because a caller's own names may be data.
+type Fields struct{ messages map[string][]string }
+
+// Add notes a message, a constant of the program, under a path.
+func (f *Fields) Add(path, message string) {
+	if f.messages == nil {
+		f.messages = make(map[string][]string)
+	}
+	if !slices.Contains(f.messages[path], message) {
+		f.messages[path] = append(f.messages[path], message)
+	}
+}
+
+// Has reports whether something was noted under path.
+func (f *Fields) Has(path string) bool { return len(f.messages[path]) > 0 }
+
+// Err returns nil when nothing was noted, and one fault with all of it otherwise.
+func (f *Fields) Err() error {
+	if len(f.messages) == 0 {
+		return nil
+	}
+	return &Fault{kind: Invalid, detail: "the request is not valid; see errors", fields: f.messages}
+}
+
+// Field is the fault of a single member.
+func Field(path, message string) error {
+	var f Fields
+	f.Add(path, message)
+	return f.Err()
+}
