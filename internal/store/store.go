@@ -1,0 +1,144 @@
+// Package store keeps Tokenkeep's rows and defines what every backend promises.
+//
+// It promises that a transaction sees and changes the rows of one tenant
+// alone, that what Update acknowledged survives a crash of the process and of
+// the machine, and that what it did not acknowledge is either wholly there or
+// not at all. It never sees plaintext: protected values arrive sealed, search
+// terms arrive as keyed hashes, and no type here could hold anything else.
+package store
+
+import (
+	"context"
+	"errors"
+)
+
+// What a backend reports. Everything else that it returns is a failure of the
+// database, wrapped with what was being done.
+var (
+	// ErrNotFound says that this tenant has no such row.
+	ErrNotFound = errors.New("store: not found")
+	// ErrExists says that the tenant already has a row under that id.
+	ErrExists = errors.New("store: already exists")
+	// ErrConflict says that a row changed since it was read.
+	ErrConflict = errors.New("store: changed meanwhile")
+	// ErrNoTenant says that a transaction was asked for without a tenant.
+	ErrNoTenant = errors.New("store: no tenant")
+	// ErrReadOnly says that a View tried to write.
+	ErrReadOnly = errors.New("store: a view cannot write")
+	// ErrUnavailable says that nothing was changed and a later try may succeed:
+	// a full disk, a lost connection, a store that is closing.
+	ErrUnavailable = errors.New("store: unavailable")
+	// ErrInUse says that another process holds the store.
+	ErrInUse = errors.New("store: in use by another process")
+	// ErrNewerSchema says that a newer release wrote this store.
+	ErrNewerSchema = errors.New("store: written by a newer release")
+	// ErrDamaged says that the stored bytes are not what was written.
+	ErrDamaged = errors.New("store: damaged")
+)
+
+// Store is a database of tenants' rows. Its methods are safe for concurrent use.
+type Store interface {
+	// View runs fn on a consistent snapshot of one tenant's rows. It sees
+	// every Update that returned before it began.
+	View(ctx context.Context, tenant string, fn func(Tx) error) error
+
+	// Update runs fn in a serializable transaction on one tenant and commits
+	// if fn returns nil; when Update returns nil, the change is on disk. fn may
+	// run more than once: it must not do I/O of its own or keep state between
+	// runs. A conflict that a write causes may be reported by the write or, at
+	// the latest, by Update.
+	Update(ctx context.Context, tenant string, fn func(Tx) error) error
+
+	// AllTenants is the one door to work that crosses tenants: sweeps and the
+	// operator's commands. No request of a tenant goes through it.
+	AllTenants() AllTenants
+
+	// EpochKeys keeps the short-lived keys, apart from the rows that they open.
+	EpochKeys() EpochKeys
+
+	// Ready returns nil when a View and an Update would be served.
+	Ready(ctx context.Context) error
+
+	// Check reads the whole store and returns what is wrong with it, nothing
+	// when all is well. The error says that the check itself could not finish.
+	// progress, when not nil, is called now and then with what is being done.
+	Check(ctx context.Context, progress func(doing string)) ([]string, error)
+
+	// Close waits for the running transactions and releases the store. What
+	// comes later gets ErrUnavailable.
+	Close() error
+}
+
+// Tx is a transaction on the rows of one tenant. It is valid until the
+// function that received it returns, and belongs to that function's goroutine.
+type Tx interface {
+	// Tenant returns the tenant whose rows these are.
+	Tenant() string
+
+	TenantRows
+	ApplicationRows
+	KeysetRows
+	TokenRows
+	LogRows
+}
+
+// AllTenants reads across tenants. It changes nothing: whoever finds work here
+// does it in an Update of the tenant concerned.
+type AllTenants interface {
+	// Tenants returns up to limit tenants in the order of their ids, from the
+	// one behind after.
+	Tenants(ctx context.Context, after string, limit int) ([]Tenant, error)
+
+	// ExpiredTokens returns up to limit tokens whose expiry is at or before
+	// now, longest expired first.
+	ExpiredTokens(ctx context.Context, now Time, limit int) ([]TokenRef, error)
+
+	// Setting returns a value of the installation itself, such as the check
+	// value of its key-encryption key: ErrNotFound when there is none.
+	Setting(ctx context.Context, name string) ([]byte, error)
+
+	// PutSetting keeps a value of the installation, in place of an older one.
+	PutSetting(ctx context.Context, name string, value []byte) error
+}
+
+// EpochKeys keeps wrapped keys that must not outlive their time. They live
+// apart from the data, in a place that backups leave out, and a destroyed one
+// is overwritten.
+type EpochKeys interface {
+	// EpochKey returns the wrapped key of a tenant's epoch, or ErrNotFound.
+	EpochKey(ctx context.Context, tenant string, epoch int64) ([]byte, error)
+
+	// AddEpochKey keeps a wrapped key durably and returns it, or returns the
+	// one that was already there: all who ask get the same one.
+	AddEpochKey(ctx context.Context, tenant string, epoch int64, wrapped []byte) ([]byte, error)
+
+	// ReplaceEpochKey keeps a wrapped key in place of the one that is there;
+	// ErrNotFound when there is none, because a destroyed key stays destroyed.
+	ReplaceEpochKey(ctx context.Context, tenant string, epoch int64, wrapped []byte) error
+
+	// EpochKeyList returns the epochs of a tenant that still have a key.
+	EpochKeyList(ctx context.Context, tenant string) ([]int64, error)
+
+	// DestroyEpochKeys destroys the keys of every epoch before the given one,
+	// of all tenants, and returns how many.
+	DestroyEpochKeys(ctx context.Context, before int64) (int, error)
+
+	// DestroyTenantEpochKeys destroys all epoch keys of one tenant.
+	DestroyTenantEpochKeys(ctx context.Context, tenant string) error
+}
+
+// Step is what a caller of a service adds to the end of the transaction of an
+// effect: it gets the result that is about to be given out. The stored answer
+// of an idempotent request is such a step, so that effect and record commit
+// together or not at all.
+type Step[T any] func(Tx, T) error
+
+// Finish runs the steps in their order; a service calls it last in its Update.
+func Finish[T any](tx Tx, result T, steps []Step[T]) error {
+	for _, step := range steps {
+		if err := step(tx, result); err != nil {
+			return err
+		}
+	}
+	return nil
+}
