@@ -4,9 +4,7 @@ import "context"
 
 // LogEntry is one entry of a tenant's audit log. It never holds data.
 type LogEntry struct {
-	// ID is a UUIDv7 that AppendLog assigns; ids of a tenant rise in the order
-	// in which the entries were appended, as far as the backend can tell.
-	ID            string
+	ID            string // a UUID
 	CreatedAt     Time
 	ActorID       string
 	ActorType     string
@@ -33,8 +31,6 @@ type LogFilter struct {
 type LogBatch struct {
 	Number    int64 // from 1, without gaps
 	Count     int
-	FirstID   string // lowest id in it
-	LastID    string // highest id in it
 	Leaves    []byte
 	Root      []byte
 	Link      []byte
@@ -44,28 +40,35 @@ type LogBatch struct {
 	Dropped bool
 }
 
-// LogRows are the methods of a transaction on the audit log.
+// LogRows are the methods of a transaction on the audit log. An entry waits
+// unsealed from the transaction that appended it to the one that seals it;
+// that does not depend on any clock.
 type LogRows interface {
-	// AppendLog adds entries and assigns their ids.
 	AppendLog(ctx context.Context, entries ...LogEntry) error
 	// Logs returns a page, newest first.
 	Logs(ctx context.Context, f LogFilter, p Page) ([]LogEntry, error)
 	CountLogs(ctx context.Context, f LogFilter) (int64, error)
-	// LogEntries returns up to limit entries in the order of their ids, from
-	// the one behind after.
-	LogEntries(ctx context.Context, after string, limit int) ([]LogEntry, error)
+	// LogEntry returns the entry at a position, or ErrNotFound.
+	LogEntry(ctx context.Context, at Position) (LogEntry, error)
+	// LogPositions returns up to limit positions, oldest first, from the one
+	// behind after (nil: from the start).
+	LogPositions(ctx context.Context, after *Position, limit int) ([]Position, error)
 
-	// UnsealedLog returns up to limit entries that belong to no batch, in the
-	// order of their ids; none that could still be preceded by another.
+	// UnsealedLog returns up to limit entries that belong to no batch, oldest
+	// first.
 	UnsealedLog(ctx context.Context, limit int) ([]LogEntry, error)
-	// AppendLogBatch adds the batch that seals these entries. ErrConflict when
-	// its number is not the next one.
-	AppendLogBatch(ctx context.Context, b LogBatch) error
+	// CountUnsealedLog returns how many entries belong to no batch.
+	CountUnsealedLog(ctx context.Context) (int64, error)
+	// AppendLogBatch adds the batch that seals the entries at these positions.
+	// ErrConflict when its number is not the next one or one of the entries
+	// is sealed already.
+	AppendLogBatch(ctx context.Context, b LogBatch, sealed []Position) error
 	// LogBatches returns up to limit batches in their order, from the one
 	// behind number after.
 	LogBatches(ctx context.Context, after int64, limit int) ([]LogBatch, error)
 	// LastLogBatch returns the newest batch, or ErrNotFound.
 	LastLogBatch(ctx context.Context) (LogBatch, error)
-	// DropLogBatch removes the entries of a batch and keeps its root.
-	DropLogBatch(ctx context.Context, number int64) error
+	// DropLogBatch removes the entries of a batch, which are the ones at these
+	// positions, and keeps its root.
+	DropLogBatch(ctx context.Context, number int64, entries []Position) error
 }

@@ -1,0 +1,66 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql/driver"
+
+	"github.com/google/uuid"
+
+	"github.com/tokenkeep/tokenkeep/internal/store"
+)
+
+// allTenants implements store.AllTenants.
+type allTenants struct{ store *Store }
+
+// AllTenants implements store.Store.
+func (s *Store) AllTenants() store.AllTenants { return allTenants{s} }
+
+func (a allTenants) Tenants(ctx context.Context, after string, limit int) ([]store.Tenant, error) {
+	var from tenantKey
+	if after != "" {
+		key, err := parseTenant(after)
+		if err != nil {
+			return nil, err
+		}
+		from = key
+	}
+	var list []store.Tenant
+	err := a.store.read(ctx, tenantKey{}, func(t *tx) error {
+		return t.conn.query(ctx, "SELECT "+tenantColumns+" FROM tenants WHERE tenant_id > ? ORDER BY tenant_id LIMIT ?", []driver.Value{from[:], int64(limit)},
+			func(row []driver.Value) (bool, error) {
+				var r store.Tenant
+				err := scanTenant(row, &r)
+				list = append(list, r)
+				return true, err
+			})
+	})
+	return list, err
+}
+
+func (a allTenants) ExpiredTokens(ctx context.Context, now store.Time, limit int) ([]store.TokenRef, error) {
+	var list []store.TokenRef
+	err := a.store.read(ctx, tenantKey{}, func(t *tx) error {
+		return t.conn.query(ctx, "SELECT tenant_id, id FROM tokens INDEXED BY tokens_by_expiry WHERE expires_at <= ? ORDER BY expires_at LIMIT ?",
+			[]driver.Value{int64(now), int64(limit)}, func(row []driver.Value) (bool, error) {
+				id, err := uuid.FromBytes(blob(row[0]))
+				list = append(list, store.TokenRef{Tenant: id.String(), ID: text(row[1])})
+				return true, err
+			})
+	})
+	return list, err
+}
+
+func (a allTenants) Setting(ctx context.Context, name string) (value []byte, err error) {
+	err = a.store.read(ctx, tenantKey{}, func(t *tx) error {
+		return t.conn.one(ctx, "SELECT value FROM installation WHERE name = ?", []driver.Value{"setting:" + name},
+			func(row []driver.Value) error { value = blob(row[0]); return nil })
+	})
+	return value, err
+}
+
+func (a allTenants) PutSetting(ctx context.Context, name string, value []byte) error {
+	return a.store.writer.submit(ctx, tenantKey{}, func(t *tx) error {
+		_, err := t.conn.exec("INSERT OR REPLACE INTO installation (name, value) VALUES (?, ?)", "setting:"+name, value)
+		return err
+	})
+}

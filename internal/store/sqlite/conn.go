@@ -1,0 +1,228 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+
+	"github.com/tokenkeep/tokenkeep/internal/store"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// conn is one connection with its prepared statements. It speaks to the driver
+// directly: database/sql would add its own pool, locks and conversions between
+// a single-threaded connection and the one goroutine that owns it.
+type conn struct {
+	raw        driver.Conn
+	statements map[string]driver.Stmt
+}
+
+// durable are the settings that the promise of this package rests on. Every
+// connection gets them, and a test reads them back from every connection.
+var durable = []struct{ pragma, set, want string }{
+	{"journal_mode", "WAL", "wal"},
+	{"synchronous", "FULL", "2"},
+	{"fullfsync", "ON", "1"},
+	{"checkpoint_fullfsync", "ON", "1"},
+	{"wal_autocheckpoint", "0", "0"}, // the checkpointer does it
+	{"secure_delete", "ON", "1"},     // what is deleted is overwritten
+	{"cell_size_check", "ON", "1"},
+	{"trusted_schema", "OFF", "0"},
+	{"temp_store", "MEMORY", "2"}, // no temporary files beside the store's own
+	{"busy_timeout", "10000", "10000"},
+}
+
+// connect opens a connection. cacheKiB bounds its page cache.
+func connect(path, vfs string, readOnly bool, cacheKiB int) (*conn, error) {
+	c, err := connectPlain(path, vfs)
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range durable {
+		if err := c.script(fmt.Sprintf("PRAGMA %s = %s", d.pragma, d.set)); err != nil {
+			_ = c.close()
+			return nil, err
+		}
+	}
+	if err := c.script(fmt.Sprintf("PRAGMA cache_size = -%d", cacheKiB)); err != nil {
+		_ = c.close()
+		return nil, err
+	}
+	if readOnly {
+		if err := c.script("PRAGMA query_only = ON"); err != nil {
+			_ = c.close()
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// connectPlain opens a connection that changes nothing of the file's settings.
+func connectPlain(path, vfs string) (*conn, error) {
+	query := url.Values{}
+	if vfs != "" {
+		query.Set("vfs", vfs)
+	}
+	name := (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: query.Encode()}).String()
+	raw, err := (&sqlite.Driver{}).Open(name)
+	if err != nil {
+		return nil, mapError("open database", err)
+	}
+	return &conn{raw: raw, statements: make(map[string]driver.Stmt)}, nil
+}
+
+func (c *conn) close() error {
+	for _, s := range c.statements {
+		_ = s.Close()
+	}
+	return c.raw.Close()
+}
+
+// script runs statements that are not worth keeping prepared.
+func (c *conn) script(text string) error {
+	_, err := c.raw.(driver.ExecerContext).ExecContext(context.Background(), text, nil)
+	return mapError("run script", err)
+}
+
+func (c *conn) prepare(text string) (driver.Stmt, error) {
+	if s, ok := c.statements[text]; ok {
+		return s, nil
+	}
+	s, err := c.raw.Prepare(text)
+	if err != nil {
+		return nil, mapError("prepare statement", err)
+	}
+	c.statements[text] = s
+	return s, nil
+}
+
+// exec runs a statement and returns how many rows it changed. Statements are
+// few and constant, so each is prepared once for the life of the connection.
+func (c *conn) exec(text string, args ...driver.Value) (int64, error) {
+	s, err := c.prepare(text)
+	if err != nil {
+		return 0, err
+	}
+	// A context that can end would cost a goroutine for each statement.
+	r, err := s.(driver.StmtExecContext).ExecContext(context.Background(), named(args))
+	if err != nil {
+		return 0, mapError("execute statement", err)
+	}
+	n, err := r.RowsAffected()
+	return n, mapError("count changed rows", err)
+}
+
+// query runs a statement and calls each for every row until it returns false.
+// The values belong to each: the driver copies them out.
+func (c *conn) query(ctx context.Context, text string, args []driver.Value, each func(row []driver.Value) (more bool, err error)) error {
+	s, err := c.prepare(text)
+	if err != nil {
+		return err
+	}
+	rows, err := s.(driver.StmtQueryContext).QueryContext(context.Background(), named(args))
+	if err != nil {
+		return mapError("run query", err)
+	}
+	defer func() { _ = rows.Close() }()
+	row := make([]driver.Value, len(rows.Columns()))
+	for n := 1; ; n++ {
+		if n%1024 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err := rows.Next(row); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return mapError("read row", err)
+		}
+		if more, err := each(row); err != nil || !more {
+			return err
+		}
+	}
+}
+
+// one runs a query for a single row and reports store.ErrNotFound when there is none.
+func (c *conn) one(ctx context.Context, text string, args []driver.Value, scan func(row []driver.Value) error) error {
+	found := false
+	err := c.query(ctx, text, args, func(row []driver.Value) (bool, error) {
+		found = true
+		return false, scan(row)
+	})
+	if err == nil && !found {
+		return store.ErrNotFound
+	}
+	return err
+}
+
+// number runs a query for a single integer; 0 when there is no row or it is null.
+func (c *conn) number(ctx context.Context, text string, args ...driver.Value) (int64, error) {
+	var n int64
+	err := c.one(ctx, text, args, func(row []driver.Value) error {
+		n, _ = row[0].(int64)
+		return nil
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		return 0, nil
+	}
+	return n, err
+}
+
+func named(args []driver.Value) []driver.NamedValue {
+	out := make([]driver.NamedValue, len(args))
+	for i, a := range args {
+		out[i] = driver.NamedValue{Ordinal: i + 1, Value: a}
+	}
+	return out
+}
+
+// mapError turns the driver's errors into the store's. SQLite's own messages
+// name tables and columns, never values.
+func mapError(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var se *sqlite.Error
+	if !errors.As(err, &se) {
+		return fmt.Errorf("sqlite: %s: %w", doing, err)
+	}
+	switch code := se.Code(); code & 0xff {
+	case sqlite3.SQLITE_CONSTRAINT:
+		if code == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY || code == sqlite3.SQLITE_CONSTRAINT_UNIQUE {
+			return fmt.Errorf("sqlite: %s: %w", doing, store.ErrExists)
+		}
+	case sqlite3.SQLITE_READONLY:
+		return fmt.Errorf("sqlite: %s: %w", doing, store.ErrReadOnly)
+	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOMEM:
+		return fmt.Errorf("sqlite: %s: %w: %w", doing, store.ErrUnavailable, err)
+	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
+		return fmt.Errorf("sqlite: %s: %w: %w", doing, store.ErrDamaged, err)
+	}
+	return fmt.Errorf("sqlite: %s: %w", doing, err)
+}
+
+// The readers of values are strict on purpose in one direction only: a null
+// reads as the zero value, and STRICT tables keep every other mismatch out.
+
+func text(v driver.Value) string     { s, _ := v.(string); return s }
+func blob(v driver.Value) []byte     { b, _ := v.([]byte); return b }
+func whole(v driver.Value) int64     { n, _ := v.(int64); return n }
+func when(v driver.Value) store.Time { return store.Time(whole(v)) }
+
+// orNull stores no time as NULL, so that indexes on times stay small.
+func orNull(t store.Time) driver.Value {
+	if t.IsZero() {
+		return nil
+	}
+	return int64(t)
+}
+
+func orNullBytes(b []byte) driver.Value {
+	if b == nil {
+		return nil
+	}
+	return b
+}

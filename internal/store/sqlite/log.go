@@ -1,0 +1,247 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/tokenkeep/tokenkeep/internal/store"
+)
+
+const logColumns = "created_at, id, actor_id, actor_type, session_id, entity_type, entity_id, operation, outcome, message, trace_id, client_address"
+
+func scanEntry(row []driver.Value) (store.LogEntry, error) {
+	id, err := uuid.FromBytes(blob(row[1]))
+	if err != nil {
+		return store.LogEntry{}, fmt.Errorf("sqlite: read log entry id: %w", store.ErrDamaged)
+	}
+	return store.LogEntry{
+		CreatedAt: when(row[0]), ID: id.String(), ActorID: text(row[2]), ActorType: text(row[3]), SessionID: text(row[4]),
+		EntityType: text(row[5]), EntityID: text(row[6]), Operation: text(row[7]), Outcome: text(row[8]), Message: text(row[9]),
+		TraceID: text(row[10]), ClientAddress: text(row[11]),
+	}, nil
+}
+
+// entryKey returns an entry's place as it stands in keys.
+func entryKey(p store.Position) ([]driver.Value, error) {
+	id, err := uuid.Parse(p.ID)
+	if err != nil {
+		return nil, errors.New("sqlite: a log entry's id must be a UUID")
+	}
+	return []driver.Value{int64(p.CreatedAt), id[:]}, nil
+}
+
+func (t *tx) AppendLog(_ context.Context, entries ...store.LogEntry) error {
+	if !t.writable {
+		return store.ErrReadOnly
+	}
+	for _, e := range entries {
+		key, err := entryKey(store.Position{CreatedAt: e.CreatedAt, ID: e.ID})
+		if err != nil {
+			return err
+		}
+		if _, err := t.exec("INSERT INTO log (tenant_id, "+logColumns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+			key[0], key[1], e.ActorID, e.ActorType, e.SessionID, e.EntityType, e.EntityID, e.Operation, e.Outcome, e.Message, e.TraceID, e.ClientAddress); err != nil {
+			return err
+		}
+		if _, err := t.exec("INSERT INTO log_unsealed (tenant_id, created_at, id) VALUES (?, ?, ?)", key...); err != nil {
+			return err
+		}
+		t.countEntry(e.EntityType, 1)
+	}
+	return nil
+}
+
+func (t *tx) countEntry(kind string, n int64) {
+	if t.kinds == nil {
+		t.kinds = make(map[string]int64)
+	}
+	t.kinds[kind] += n
+}
+
+func (t *tx) flushKinds() error {
+	for kind, n := range t.kinds {
+		if _, err := t.exec(`
+			INSERT INTO log_counts (tenant_id, entity_type, entries) VALUES (?, ?, ?)
+			ON CONFLICT DO UPDATE SET entries = entries + excluded.entries`, kind, n); err != nil {
+			return err
+		}
+	}
+	t.kinds = nil
+	return nil
+}
+
+// source picks the index that narrows the most and the conditions that remain.
+func logSource(f store.LogFilter) (where string, args []driver.Value) {
+	where = "log WHERE tenant_id = ?"
+	switch {
+	case f.EntityID != "":
+		where, args = "log INDEXED BY log_by_entity WHERE tenant_id = ? AND entity_id = ?", []driver.Value{f.EntityID}
+		if f.EntityType != "" {
+			// The plus sign keeps the planner on the index of the entity.
+			where, args = where+" AND +entity_type = ?", append(args, f.EntityType)
+		}
+	case f.EntityType != "":
+		where, args = "log INDEXED BY log_by_type WHERE tenant_id = ? AND entity_type = ?", []driver.Value{f.EntityType}
+	}
+	if !f.From.IsZero() {
+		where, args = where+" AND created_at >= ?", append(args, int64(f.From))
+	}
+	if !f.Before.IsZero() {
+		where, args = where+" AND created_at < ?", append(args, int64(f.Before))
+	}
+	return where, args
+}
+
+func (t *tx) Logs(ctx context.Context, f store.LogFilter, p store.Page) ([]store.LogEntry, error) {
+	from, args := logSource(f)
+	if p.After != nil {
+		key, err := entryKey(*p.After)
+		if err != nil {
+			return nil, err
+		}
+		from, args = from+" AND (created_at, id) < (?, ?)", append(args, key...)
+	}
+	var list []store.LogEntry
+	err := t.query(ctx, "SELECT "+logColumns+" FROM "+from+" ORDER BY created_at DESC, id DESC LIMIT ? OFFSET ?",
+		append(args, int64(p.Limit), int64(p.Offset)), appendEntry(&list))
+	return list, err
+}
+
+func appendEntry(list *[]store.LogEntry) func(row []driver.Value) (bool, error) {
+	return func(row []driver.Value) (bool, error) {
+		e, err := scanEntry(row)
+		*list = append(*list, e)
+		return true, err
+	}
+}
+
+func (t *tx) CountLogs(ctx context.Context, f store.LogFilter) (int64, error) {
+	if err := t.flushKinds(); err != nil {
+		return 0, err
+	}
+	switch f {
+	case store.LogFilter{}:
+		return t.number(ctx, "SELECT sum(entries) FROM log_counts WHERE tenant_id = ?")
+	case store.LogFilter{EntityType: f.EntityType}:
+		return t.number(ctx, "SELECT entries FROM log_counts WHERE tenant_id = ? AND entity_type = ?", f.EntityType)
+	}
+	from, args := logSource(f)
+	return t.number(ctx, "SELECT count(*) FROM "+from, args...)
+}
+
+func (t *tx) LogEntry(ctx context.Context, at store.Position) (e store.LogEntry, err error) {
+	key, err := entryKey(at)
+	if err != nil {
+		return e, err
+	}
+	err = t.one(ctx, "SELECT "+logColumns+" FROM log WHERE tenant_id = ? AND created_at = ? AND id = ?", key,
+		func(row []driver.Value) (err error) { e, err = scanEntry(row); return err })
+	return e, err
+}
+
+func (t *tx) LogPositions(ctx context.Context, after *store.Position, limit int) ([]store.Position, error) {
+	condition, args := "", []driver.Value(nil)
+	if after != nil {
+		key, err := entryKey(*after)
+		if err != nil {
+			return nil, err
+		}
+		condition, args = " AND (created_at, id) > (?, ?)", key
+	}
+	var list []store.Position
+	err := t.query(ctx, "SELECT created_at, id FROM log WHERE tenant_id = ?"+condition+" ORDER BY created_at, id LIMIT ?", append(args, int64(limit)),
+		func(row []driver.Value) (bool, error) {
+			id, err := uuid.FromBytes(blob(row[1]))
+			list = append(list, store.Position{CreatedAt: when(row[0]), ID: id.String()})
+			return true, err
+		})
+	return list, err
+}
+
+func (t *tx) UnsealedLog(ctx context.Context, limit int) ([]store.LogEntry, error) {
+	var list []store.LogEntry
+	err := t.query(ctx, `
+		SELECT `+logColumns+` FROM log WHERE (tenant_id, created_at, id) IN (
+		  SELECT tenant_id, created_at, id FROM log_unsealed WHERE tenant_id = ? ORDER BY created_at, id LIMIT ?)
+		ORDER BY created_at, id`, []driver.Value{int64(limit)}, appendEntry(&list))
+	return list, err
+}
+
+func (t *tx) CountUnsealedLog(ctx context.Context) (int64, error) {
+	return t.number(ctx, "SELECT count(*) FROM log_unsealed WHERE tenant_id = ?")
+}
+
+func (t *tx) AppendLogBatch(ctx context.Context, b store.LogBatch, sealed []store.Position) error {
+	last, err := t.number(ctx, "SELECT max(number) FROM log_batches WHERE tenant_id = ?")
+	if err != nil {
+		return err
+	}
+	if b.Number != last+1 {
+		return store.ErrConflict
+	}
+	for _, p := range sealed {
+		key, err := entryKey(p)
+		if err != nil {
+			return err
+		}
+		if err := t.changeOne(store.ErrConflict, "DELETE FROM log_unsealed WHERE tenant_id = ? AND created_at = ? AND id = ?", key...); err != nil {
+			return err
+		}
+	}
+	_, err = t.exec("INSERT INTO log_batches (tenant_id, number, entries, leaves, root, link, signature, sealed_at, dropped) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+		b.Number, int64(b.Count), b.Leaves, b.Root, b.Link, b.Signature, int64(b.SealedAt), b.Dropped)
+	return err
+}
+
+const batchColumns = "number, entries, leaves, root, link, signature, sealed_at, dropped"
+
+func scanBatch(row []driver.Value) store.LogBatch {
+	return store.LogBatch{
+		Number: whole(row[0]), Count: int(whole(row[1])), Leaves: blob(row[2]), Root: blob(row[3]), Link: blob(row[4]),
+		Signature: blob(row[5]), SealedAt: when(row[6]), Dropped: whole(row[7]) != 0,
+	}
+}
+
+func (t *tx) LogBatches(ctx context.Context, after int64, limit int) ([]store.LogBatch, error) {
+	var list []store.LogBatch
+	err := t.query(ctx, "SELECT "+batchColumns+" FROM log_batches WHERE tenant_id = ? AND number > ? ORDER BY number LIMIT ?",
+		[]driver.Value{after, int64(limit)}, func(row []driver.Value) (bool, error) {
+			list = append(list, scanBatch(row))
+			return true, nil
+		})
+	return list, err
+}
+
+func (t *tx) LastLogBatch(ctx context.Context) (b store.LogBatch, err error) {
+	err = t.one(ctx, "SELECT "+batchColumns+" FROM log_batches WHERE tenant_id = ? ORDER BY number DESC LIMIT 1", nil,
+		func(row []driver.Value) error { b = scanBatch(row); return nil })
+	return b, err
+}
+
+func (t *tx) DropLogBatch(ctx context.Context, number int64, entries []store.Position) error {
+	if err := t.changeOne(store.ErrNotFound, "UPDATE log_batches SET dropped = 1 WHERE tenant_id = ? AND number = ?", number); err != nil {
+		return err
+	}
+	for _, p := range entries {
+		e, err := t.LogEntry(ctx, p)
+		if errors.Is(err, store.ErrNotFound) {
+			continue // dropped by an earlier try that was cut short
+		}
+		if err != nil {
+			return err
+		}
+		key, err := entryKey(p)
+		if err != nil {
+			return err
+		}
+		if _, err := t.exec("DELETE FROM log WHERE tenant_id = ? AND created_at = ? AND id = ?", key...); err != nil {
+			return err
+		}
+		t.countEntry(e.EntityType, -1)
+	}
+	return nil
+}

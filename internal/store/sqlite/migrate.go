@@ -1,0 +1,146 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql/driver"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/tokenkeep/tokenkeep/internal/store"
+)
+
+// applicationID marks a database file as ours ("TKEP").
+const applicationID = 0x544b4550
+
+//go:embed migrations/*.sql
+var migrationFiles embed.FS
+
+// migrations returns the texts in the order of their numbers, which have no gaps.
+func migrations() ([]string, error) {
+	names, err := fs.Glob(migrationFiles, "migrations/*.sql")
+	if err != nil {
+		return nil, err
+	}
+	texts := make([]string, len(names))
+	for i, name := range names { // fs.Glob sorts
+		if want := fmt.Sprintf("migrations/%04d_", i+1); !strings.HasPrefix(name, want) {
+			return nil, fmt.Errorf("sqlite: migration %d is missing: found %s", i+1, name)
+		}
+		b, err := migrationFiles.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		texts[i] = string(b)
+	}
+	return texts, nil
+}
+
+// refuseForeign fails unless the file is empty or a database of ours that this
+// release can read. It opens the file without changing it.
+func refuseForeign(path, vfs string) error {
+	if info, err := os.Stat(path); err != nil {
+		return fmt.Errorf("sqlite: look at database: %w", err)
+	} else if info.Size() == 0 {
+		return nil
+	}
+	c, err := connectPlain(path, vfs)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.close() }()
+	ctx := context.Background()
+	id, err := c.number(ctx, "PRAGMA application_id")
+	if err != nil {
+		return err
+	}
+	version, err := c.number(ctx, "PRAGMA user_version")
+	if err != nil {
+		return err
+	}
+	if id == 0 && version == 0 {
+		// The power went while the first migration had not been committed.
+		if tables, err := c.number(ctx, "SELECT count(*) FROM sqlite_schema"); err != nil || tables == 0 {
+			return err
+		}
+	}
+	if id != applicationID {
+		return fmt.Errorf("%w: %s is a database of another program", store.ErrDamaged, databaseFile)
+	}
+	known, err := migrations()
+	if err != nil {
+		return err
+	}
+	if version > int64(len(known)) {
+		return fmt.Errorf("%w: its schema is number %d, and this release knows %d", store.ErrNewerSchema, version, len(known))
+	}
+	return nil
+}
+
+// migrate runs the migrations that the database has not seen, each in a
+// transaction of its own.
+func migrate(ctx context.Context, c *conn) error {
+	texts, err := migrations()
+	if err != nil {
+		return err
+	}
+	version, err := c.number(ctx, "PRAGMA user_version")
+	if err != nil {
+		return err
+	}
+	for n := int(version); n < len(texts); n++ {
+		text := fmt.Sprintf("BEGIN IMMEDIATE;\n%s\nPRAGMA application_id = %d;\nPRAGMA user_version = %d;\nCOMMIT;", texts[n], applicationID, n+1)
+		if err := c.script(text); err != nil {
+			_ = c.script("ROLLBACK")
+			return fmt.Errorf("sqlite: migration %d: %w", n+1, err)
+		}
+	}
+	return nil
+}
+
+// The mark of a clean stop is a row: it is there exactly while nobody has the
+// store open for writing.
+
+func stoppedUncleanly(ctx context.Context, c *conn) (bool, error) {
+	tables, err := c.number(ctx, "SELECT count(*) FROM sqlite_schema WHERE name = 'installation'")
+	if err != nil || tables == 0 {
+		return false, err
+	}
+	marked, err := c.number(ctx, "SELECT count(*) FROM installation WHERE name = 'clean_stop'")
+	return marked == 0, err
+}
+
+func markOpen(c *conn) error {
+	_, err := c.exec("DELETE FROM installation WHERE name = 'clean_stop'")
+	return err
+}
+
+func markClosed(c *conn) error {
+	if _, err := c.exec("INSERT OR REPLACE INTO installation (name, value) VALUES ('clean_stop', x'01')"); err != nil {
+		return err
+	}
+	return c.query(context.Background(), "PRAGMA wal_checkpoint(TRUNCATE)", nil,
+		func([]driver.Value) (bool, error) { return false, nil })
+}
+
+// quickCheck reads every page and checks the shape of every tree.
+func quickCheck(ctx context.Context, c *conn) ([]string, error) {
+	return runCheck(ctx, c, "PRAGMA quick_check(100)")
+}
+
+func runCheck(ctx context.Context, c *conn, pragma string) ([]string, error) {
+	var found []string
+	err := c.query(ctx, pragma, nil, func(row []driver.Value) (bool, error) {
+		if message := text(row[0]); message != "ok" {
+			found = append(found, message)
+		}
+		return true, nil
+	})
+	if errors.Is(err, store.ErrDamaged) {
+		return append(found, "the database file is damaged beyond reading"), nil
+	}
+	return found, err
+}

@@ -1,0 +1,305 @@
+// Package sqlite keeps the store in one SQLite file, for one process.
+//
+// It promises what package store promises, on the strength of SQLite's
+// write-ahead log synced at every commit: the changes of all requests that
+// wait are gathered into one transaction and answered after its one sync. It
+// never shares its file with a second process, never checkpoints while a
+// commit waits unless the log has outgrown its bound, and never leaves a
+// readable copy of what was deleted in the file.
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sys/unix"
+
+	"github.com/tokenkeep/tokenkeep/internal/store"
+)
+
+// The files of a store, all in one folder.
+const (
+	databaseFile = "tokenkeep.db"
+	epochFile    = "epoch.keys"
+	lockFile     = "tokenkeep.lock"
+)
+
+// Options are what Open needs to know beside the folder. The zero value will do.
+type Options struct {
+	Logger  *slog.Logger
+	Metrics prometheus.Registerer
+	// Readers is how many Views may run at once; 0 means twice the processors,
+	// at least four.
+	Readers int
+	// WALSoftBytes is the size of the write-ahead log from which on it is
+	// copied into the database in the background; WALHardBytes the one from
+	// which on commits wait for that. 0 means 8 and 64 MiB.
+	WALSoftBytes, WALHardBytes int64
+	// VFS names another file layer of SQLite's, for tests that cut the power.
+	VFS string
+	// Ungrouped gives every update a commit of its own. It exists so that a
+	// benchmark can show in one run what grouping is worth.
+	Ungrouped bool
+}
+
+// Store is a store in a folder.
+type Store struct {
+	dir          string
+	options      Options
+	log          *slog.Logger
+	lock         *os.File
+	writer       *writer
+	readers      chan *conn
+	checkpointer *checkpointer
+	epochs       *epochKeys
+
+	closing  sync.Once
+	closeErr error
+}
+
+var _ store.Store = (*Store)(nil)
+
+// Open opens the store in dir, which it creates when it is not there, and
+// brings its schema up to date. It fails with store.ErrInUse when another
+// process holds the store, with store.ErrNewerSchema when a newer release wrote it and
+// with store.ErrDamaged when it is not a sound Tokenkeep database; then it has
+// changed nothing.
+func Open(ctx context.Context, dir string, o Options) (_ *Store, err error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Readers <= 0 {
+		o.Readers = max(4, 2*runtime.GOMAXPROCS(0))
+	}
+	if o.WALSoftBytes <= 0 {
+		o.WALSoftBytes = 8 << 20
+	}
+	if o.WALHardBytes <= 0 {
+		o.WALHardBytes = 64 << 20
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("sqlite: create folder: %w", err)
+	}
+	s := &Store{dir: dir, options: o, log: o.Logger}
+	defer func() {
+		if err != nil {
+			_ = s.release()
+		}
+	}()
+	if s.lock, err = lockFolder(dir); err != nil {
+		return nil, err
+	}
+	// SQLite gives its side files the mode of the database.
+	path := filepath.Join(dir, databaseFile)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("sqlite: create database: %w", err)
+	}
+	if err := f.Close(); err != nil {
+		return nil, fmt.Errorf("sqlite: create database: %w", err)
+	}
+	if err := syncFolder(dir); err != nil {
+		return nil, err
+	}
+	m := newMetrics(o.Metrics)
+	writing, err := s.openWriter(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	if s.checkpointer, err = newCheckpointer(path, o, m); err != nil {
+		_ = writing.close()
+		return nil, err
+	}
+	group := maxGroup
+	if o.Ungrouped {
+		group = 1
+	}
+	s.writer = newWriter(writing, group, s.checkpointer, m)
+	s.readers = make(chan *conn, o.Readers)
+	for range o.Readers {
+		c, err := connect(path, o.VFS, true, 4<<10)
+		if err != nil {
+			return nil, err
+		}
+		s.readers <- c
+	}
+	if s.epochs, err = openEpochKeys(filepath.Join(dir, epochFile)); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// openWriter opens the connection that writes, checks that the database is
+// ours and sound, migrates it and notes that it is open.
+func (s *Store) openWriter(ctx context.Context, path string) (_ *conn, err error) {
+	if err := refuseForeign(path, s.options.VFS); err != nil {
+		return nil, err
+	}
+	c, err := connect(path, s.options.VFS, false, 16<<10)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			_ = c.close()
+		}
+	}()
+	if unclean, err := stoppedUncleanly(ctx, c); err != nil {
+		return nil, err
+	} else if unclean {
+		s.log.Warn("the store was not closed cleanly: checking it before it is used")
+		if found, err := quickCheck(ctx, c); err != nil {
+			return nil, err
+		} else if len(found) > 0 {
+			return nil, fmt.Errorf("%w: the check after an unclean stop found %d faults; restore a backup, or run 'tokenkeep store check' for the list", store.ErrDamaged, len(found))
+		}
+	}
+	if err := migrate(ctx, c); err != nil {
+		return nil, err
+	}
+	return c, markOpen(c)
+}
+
+// lockFolder takes the lock that keeps a second process away; the kernel frees
+// it when the process ends, however it ends.
+func lockFolder(dir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("sqlite: open lock file: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, store.ErrInUse
+		}
+		return nil, fmt.Errorf("sqlite: lock folder: %w", err)
+	}
+	return f, nil
+}
+
+func syncFolder(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("sqlite: open folder: %w", err)
+	}
+	defer func() { _ = d.Close() }()
+	if err := d.Sync(); err != nil {
+		return fmt.Errorf("sqlite: sync folder: %w", err)
+	}
+	return nil
+}
+
+// View implements store.Store.
+func (s *Store) View(ctx context.Context, tenant string, fn func(store.Tx) error) error {
+	key, err := parseTenant(tenant)
+	if err != nil {
+		return err
+	}
+	return s.read(ctx, key, func(t *tx) error { return fn(t) })
+}
+
+// Update implements store.Store.
+func (s *Store) Update(ctx context.Context, tenant string, fn func(store.Tx) error) error {
+	key, err := parseTenant(tenant)
+	if err != nil {
+		return err
+	}
+	return s.writer.submit(ctx, key, func(t *tx) error { return fn(t) })
+}
+
+// read runs fn on a snapshot, on a connection that cannot write.
+func (s *Store) read(ctx context.Context, tenant tenantKey, fn func(*tx) error) error {
+	var c *conn
+	var ok bool
+	select {
+	case c, ok = <-s.readers:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if !ok {
+		return fmt.Errorf("sqlite: closed: %w", store.ErrUnavailable)
+	}
+	defer func() { s.readers <- c }()
+	if _, err := c.exec("BEGIN"); err != nil {
+		return err
+	}
+	t := &tx{conn: c, tenant: tenant}
+	defer func() {
+		t.conn = nil // a transaction kept beyond its function reaches nothing
+		_, _ = c.exec("ROLLBACK")
+	}()
+	return fn(t)
+}
+
+// Ready implements store.Store.
+func (s *Store) Ready(ctx context.Context) error {
+	return s.read(ctx, tenantKey{}, func(t *tx) error {
+		_, err := t.conn.number(ctx, "SELECT count(*) FROM installation")
+		return err
+	})
+}
+
+// EpochKeys implements store.Store.
+func (s *Store) EpochKeys() store.EpochKeys { return s.epochs }
+
+// Close implements store.Store.
+func (s *Store) Close() error {
+	s.closing.Do(func() {
+		s.writer.stop()
+		s.checkpointer.stop()
+		// Every View gives its connection back; then nobody else holds one.
+		for range cap(s.readers) {
+			c := <-s.readers
+			_ = c.close()
+		}
+		close(s.readers)
+		s.closeErr = errors.Join(markClosed(s.writer.conn), s.release())
+	})
+	return s.closeErr
+}
+
+// release gives up whatever Open has taken so far.
+func (s *Store) release() error {
+	var errs []error
+	for len(s.readers) > 0 {
+		c := <-s.readers
+		errs = append(errs, c.close())
+	}
+	if s.checkpointer != nil {
+		s.checkpointer.stop()
+		errs = append(errs, s.checkpointer.conn.close())
+	}
+	if s.writer != nil {
+		s.writer.stop()
+		errs = append(errs, s.writer.conn.close())
+	}
+	if s.epochs != nil {
+		errs = append(errs, s.epochs.close())
+	}
+	if s.lock != nil {
+		errs = append(errs, s.lock.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// tenantKey is a tenant's id as it stands in every key. The zero key is no
+// tenant, and reaches nothing.
+type tenantKey [16]byte
+
+func parseTenant(tenant string) (tenantKey, error) {
+	id, err := uuid.Parse(tenant)
+	if err != nil || id == uuid.Nil || len(tenant) != 36 {
+		return tenantKey{}, store.ErrNoTenant
+	}
+	return tenantKey(id), nil
+}
+
+func (k tenantKey) String() string { return uuid.UUID(k).String() }

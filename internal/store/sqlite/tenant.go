@@ -1,0 +1,141 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql/driver"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/tokenkeep/tokenkeep/internal/store"
+)
+
+const tenantColumns = "tenant_id, name, settings, created_by, created_at, modified_by, modified_at, deleting"
+
+func scanTenant(row []driver.Value, t *store.Tenant) error {
+	id, err := uuid.FromBytes(blob(row[0]))
+	if err != nil {
+		return fmt.Errorf("sqlite: read tenant id: %w", store.ErrDamaged)
+	}
+	*t = store.Tenant{
+		ID: id.String(), Name: text(row[1]), CreatedBy: text(row[3]), CreatedAt: when(row[4]),
+		ModifiedBy: text(row[5]), ModifiedAt: when(row[6]), Deleting: whole(row[7]) != 0,
+	}
+	if err := json.Unmarshal([]byte(text(row[2])), &t.Settings); err != nil {
+		return fmt.Errorf("sqlite: read tenant settings: %w", store.ErrDamaged)
+	}
+	return nil
+}
+
+func encodeSettings(settings map[string]string) string {
+	b, _ := json.Marshal(settings) // strings always marshal
+	return string(b)
+}
+
+func (t *tx) InsertTenant(_ context.Context, r store.Tenant) error {
+	_, err := t.exec("INSERT INTO tenants ("+tenantColumns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+		r.Name, encodeSettings(r.Settings), r.CreatedBy, int64(r.CreatedAt), r.ModifiedBy, int64(r.ModifiedAt), r.Deleting)
+	return err
+}
+
+func (t *tx) TenantRow(ctx context.Context) (r store.Tenant, err error) {
+	err = t.one(ctx, "SELECT "+tenantColumns+" FROM tenants WHERE tenant_id = ?", nil,
+		func(row []driver.Value) error { return scanTenant(row, &r) })
+	return r, err
+}
+
+func (t *tx) ReplaceTenant(_ context.Context, r store.Tenant) error {
+	return t.changeOne(store.ErrNotFound,
+		"UPDATE tenants SET name = ?2, settings = ?3, modified_by = ?4, modified_at = ?5, deleting = ?6 WHERE tenant_id = ?1",
+		r.Name, encodeSettings(r.Settings), r.ModifiedBy, int64(r.ModifiedAt), r.Deleting)
+}
+
+// tenantTables are emptied in this order when a tenant goes; its own row goes
+// last, so that a stopped deletion is found and finished. Log batches stay.
+var tenantTables = []string{
+	"keysets", "application_keys", "applications", "token_terms", "tokens", "token_groups", "marks",
+	"log_unsealed", "log", "log_counts", "tenants",
+}
+
+// deletion removes a bounded number of rows of a table. Tables without row ids
+// are cut by their own keys.
+var deletion = map[string]string{
+	"keysets":          "(tenant_id, purpose) IN (SELECT tenant_id, purpose FROM keysets WHERE tenant_id = ?1 LIMIT ?2)",
+	"application_keys": "(tenant_id, hash) IN (SELECT tenant_id, hash FROM application_keys WHERE tenant_id = ?1 LIMIT ?2)",
+	"applications":     "(tenant_id, id) IN (SELECT tenant_id, id FROM applications WHERE tenant_id = ?1 LIMIT ?2)",
+	"token_terms":      "(tenant_id, term, created_at, id) IN (SELECT tenant_id, term, created_at, id FROM token_terms WHERE tenant_id = ?1 LIMIT ?2)",
+	"tokens":           "row_id IN (SELECT row_id FROM tokens WHERE tenant_id = ?1 LIMIT ?2)",
+	"token_groups":     "(tenant_id, group_id) IN (SELECT tenant_id, group_id FROM token_groups WHERE tenant_id = ?1 LIMIT ?2)",
+	"marks":            "(tenant_id, name) IN (SELECT tenant_id, name FROM marks WHERE tenant_id = ?1 LIMIT ?2)",
+	"log_unsealed":     "(tenant_id, created_at, id) IN (SELECT tenant_id, created_at, id FROM log_unsealed WHERE tenant_id = ?1 LIMIT ?2)",
+	"log":              "(tenant_id, created_at, id) IN (SELECT tenant_id, created_at, id FROM log WHERE tenant_id = ?1 LIMIT ?2)",
+	"log_counts":       "(tenant_id, entity_type) IN (SELECT tenant_id, entity_type FROM log_counts WHERE tenant_id = ?1 LIMIT ?2)",
+	"tenants":          "tenant_id IN (SELECT tenant_id FROM tenants WHERE tenant_id = ?1 LIMIT ?2)",
+}
+
+func (t *tx) DeleteTenantRows(_ context.Context, limit int) (more bool, err error) {
+	left := int64(limit)
+	for _, table := range tenantTables {
+		if left <= 0 {
+			return true, nil
+		}
+		n, err := t.exec("DELETE FROM "+table+" WHERE "+deletion[table], left)
+		if err != nil {
+			return false, err
+		}
+		left -= n
+	}
+	return left <= 0, nil
+}
+
+func (t *tx) Keysets(ctx context.Context) ([]store.Keyset, error) {
+	var list []store.Keyset
+	err := t.query(ctx, "SELECT purpose, wrapped, kek, version, created_at, modified_at FROM keysets WHERE tenant_id = ? ORDER BY purpose", nil,
+		func(row []driver.Value) (bool, error) {
+			list = append(list, store.Keyset{
+				Purpose: text(row[0]), Wrapped: blob(row[1]), KEK: text(row[2]), Version: whole(row[3]),
+				CreatedAt: when(row[4]), ModifiedAt: when(row[5]),
+			})
+			return true, nil
+		})
+	return list, err
+}
+
+func (t *tx) PutKeyset(_ context.Context, k store.Keyset) error {
+	if k.Version == 1 {
+		_, err := t.exec("INSERT INTO keysets (tenant_id, purpose, wrapped, kek, version, created_at, modified_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
+			k.Purpose, k.Wrapped, k.KEK, k.Version, int64(k.CreatedAt), int64(k.ModifiedAt))
+		if errors.Is(err, store.ErrExists) {
+			return store.ErrConflict
+		}
+		return err
+	}
+	return t.changeOne(store.ErrConflict,
+		"UPDATE keysets SET wrapped = ?3, kek = ?4, version = ?5, modified_at = ?6 WHERE tenant_id = ?1 AND purpose = ?2 AND version = ?5 - 1",
+		k.Purpose, k.Wrapped, k.KEK, k.Version, int64(k.ModifiedAt))
+}
+
+// DestroyKeysets removes the rows: secure_delete overwrites them in the file,
+// and the write-ahead log, which still has them, is emptied after the commit.
+func (t *tx) DestroyKeysets(_ context.Context) error {
+	t.scrub = true
+	_, err := t.exec("DELETE FROM keysets WHERE tenant_id = ?")
+	return err
+}
+
+func (t *tx) Mark(ctx context.Context, name string) (value []byte, err error) {
+	err = t.one(ctx, "SELECT value FROM marks WHERE tenant_id = ? AND name = ?", []driver.Value{name},
+		func(row []driver.Value) error { value = blob(row[0]); return nil })
+	return value, err
+}
+
+func (t *tx) PutMark(_ context.Context, name string, value []byte) error {
+	if value == nil {
+		_, err := t.exec("DELETE FROM marks WHERE tenant_id = ? AND name = ?", name)
+		return err
+	}
+	_, err := t.exec("INSERT INTO marks (tenant_id, name, value) VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET value = excluded.value", name, value)
+	return err
+}

@@ -1,0 +1,461 @@
+package sqlite
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"database/sql/driver"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/tokenkeep/tokenkeep/internal/store"
+)
+
+const tokenColumns = "id, group_id, type, containers, data, details, short_lived, terms, expires_at, expires_offset, " +
+	"created_by, created_at, modified_by, modified_at, version"
+
+// fewGroups is how many groups a list merges from their own indexes; with more
+// it passes over the tenant's tokens in order and leaves out the others.
+const fewGroups = 8
+
+// groupKey names a combination of type and containers. It is computed from
+// them, so no two writers ever have to agree on a number.
+type groupKey [16]byte
+
+type groupDelta struct {
+	kind, containers string
+	tokens           int64
+}
+
+func groupOf(kind string, containers []string) (groupKey, string) {
+	list := encodeStrings(containers)
+	sum := sha256.Sum256([]byte(kind + "\x00" + list))
+	return groupKey(sum[:16]), list
+}
+
+func (k groupKey) String() string { return hex.EncodeToString(k[:]) }
+
+func parseGroups(ids []string) (map[groupKey]bool, error) {
+	groups := make(map[groupKey]bool, len(ids))
+	for _, id := range ids {
+		b, err := hex.DecodeString(id)
+		if err != nil || len(b) != len(groupKey{}) {
+			return nil, fmt.Errorf("sqlite: read group id: %w", store.ErrNotFound)
+		}
+		groups[groupKey(b)] = true
+	}
+	return groups, nil
+}
+
+// Terms are kept with the token as one value, each behind a byte with its
+// length, so that a change of the token finds its index rows.
+func encodeTerms(terms [][]byte) ([]byte, error) {
+	var out []byte
+	for _, term := range terms {
+		if len(term) == 0 || len(term) > 64 {
+			return nil, errors.New("sqlite: a search term must have 1 to 64 bytes")
+		}
+		out = append(append(out, byte(len(term))), term...)
+	}
+	return out, nil
+}
+
+func decodeTerms(b []byte) ([][]byte, error) {
+	var terms [][]byte
+	for len(b) > 0 {
+		n := int(b[0])
+		if n == 0 || len(b) < 1+n {
+			return nil, fmt.Errorf("sqlite: read search terms: %w", store.ErrDamaged)
+		}
+		terms = append(terms, b[1:1+n:1+n])
+		b = b[1+n:]
+	}
+	return terms, nil
+}
+
+func scanToken(row []driver.Value) (r store.Token, err error) {
+	r = store.Token{
+		ID: text(row[0]), Type: text(row[2]), Data: blob(row[4]), Details: blob(row[5]), ShortLived: blob(row[6]),
+		Expiry:    store.Expiry{At: when(row[8]), OffsetSeconds: int(whole(row[9]))},
+		CreatedBy: text(row[10]), CreatedAt: when(row[11]), ModifiedBy: text(row[12]), ModifiedAt: when(row[13]), Version: whole(row[14]),
+	}
+	if r.Containers, err = decodeStrings(text(row[3])); err != nil {
+		return r, err
+	}
+	r.Terms, err = decodeTerms(blob(row[7]))
+	return r, err
+}
+
+func (t *tx) InsertToken(_ context.Context, r store.Token) error {
+	if len(r.Containers) == 0 {
+		return errors.New("sqlite: a token must have a container")
+	}
+	group, containers := groupOf(r.Type, r.Containers)
+	terms, err := encodeTerms(r.Terms)
+	if err != nil {
+		return err
+	}
+	if _, err := t.exec("INSERT INTO tokens (tenant_id, "+tokenColumns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+		r.ID, group[:], r.Type, containers, r.Data, orNullBytes(r.Details), orNullBytes(r.ShortLived), orNullBytes(terms),
+		orNull(r.Expiry.At), int64(r.Expiry.OffsetSeconds),
+		r.CreatedBy, int64(r.CreatedAt), r.ModifiedBy, int64(r.ModifiedAt), r.Version); err != nil {
+		return err
+	}
+	t.countToken(group, r.Type, containers, 1)
+	return t.insertTerms(r, group)
+}
+
+func (t *tx) insertTerms(r store.Token, group groupKey) error {
+	for _, term := range r.Terms {
+		if _, err := t.exec("INSERT INTO token_terms (tenant_id, term, created_at, id, group_id, expires_at) VALUES (?, ?, ?, ?, ?, ?)",
+			term, int64(r.CreatedAt), r.ID, group[:], orNull(r.Expiry.At)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *tx) deleteTerms(r store.Token) error {
+	for _, term := range r.Terms {
+		if err := t.changeOne(store.ErrDamaged, "DELETE FROM token_terms WHERE tenant_id = ? AND term = ? AND created_at = ? AND id = ?",
+			term, int64(r.CreatedAt), r.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *tx) Token(ctx context.Context, id string) (r store.Token, err error) {
+	err = t.one(ctx, "SELECT "+tokenColumns+" FROM tokens WHERE tenant_id = ? AND id = ?", []driver.Value{id},
+		func(row []driver.Value) (err error) { r, err = scanToken(row); return err })
+	return r, err
+}
+
+func (t *tx) ReplaceToken(ctx context.Context, r store.Token) error {
+	if !t.writable {
+		return store.ErrReadOnly
+	}
+	old, err := t.Token(ctx, r.ID)
+	if err != nil {
+		return err
+	}
+	if r.Version != old.Version+1 {
+		return store.ErrConflict
+	}
+	r.CreatedAt, r.CreatedBy, r.Type = old.CreatedAt, old.CreatedBy, old.Type
+	if len(r.Containers) == 0 {
+		return errors.New("sqlite: a token must have a container")
+	}
+	terms, err := encodeTerms(r.Terms)
+	if err != nil {
+		return err
+	}
+	group, containers := groupOf(r.Type, r.Containers)
+	if err := t.changeOne(store.ErrConflict, `
+		UPDATE tokens SET group_id = ?3, containers = ?4, data = ?5, details = ?6, short_lived = ?7, terms = ?8, expires_at = ?9,
+		  expires_offset = ?10, modified_by = ?11, modified_at = ?12, version = ?13
+		WHERE tenant_id = ?1 AND id = ?2`,
+		r.ID, group[:], containers, r.Data, orNullBytes(r.Details), orNullBytes(r.ShortLived), orNullBytes(terms),
+		orNull(r.Expiry.At), int64(r.Expiry.OffsetSeconds), r.ModifiedBy, int64(r.ModifiedAt), r.Version); err != nil {
+		return err
+	}
+	before, beforeContainers := groupOf(old.Type, old.Containers)
+	if before != group {
+		t.countToken(before, old.Type, beforeContainers, -1)
+		t.countToken(group, r.Type, containers, 1)
+	}
+	if before == group && old.Expiry.At == r.Expiry.At && slices.EqualFunc(old.Terms, r.Terms, bytes.Equal) {
+		return nil // its index rows stay as they are
+	}
+	if err := t.deleteTerms(old); err != nil {
+		return err
+	}
+	return t.insertTerms(r, group)
+}
+
+func (t *tx) DeleteToken(ctx context.Context, id string) error {
+	if !t.writable {
+		return store.ErrReadOnly
+	}
+	old, err := t.Token(ctx, id)
+	if err != nil {
+		return err
+	}
+	if err := t.changeOne(store.ErrNotFound, "DELETE FROM tokens WHERE tenant_id = ? AND id = ?", id); err != nil {
+		return err
+	}
+	group, containers := groupOf(old.Type, old.Containers)
+	t.countToken(group, old.Type, containers, -1)
+	return t.deleteTerms(old)
+}
+
+func (t *tx) countToken(group groupKey, kind, containers string, n int64) {
+	if t.groups == nil {
+		t.groups = make(map[groupKey]*groupDelta)
+	}
+	d := t.groups[group]
+	if d == nil {
+		d = &groupDelta{kind: kind, containers: containers}
+		t.groups[group] = d
+	}
+	d.tokens += n
+}
+
+func (t *tx) flushGroups() error {
+	for group, d := range t.groups {
+		if _, err := t.exec(`
+			INSERT INTO token_groups (tenant_id, group_id, type, containers, tokens) VALUES (?, ?, ?, ?, ?)
+			ON CONFLICT DO UPDATE SET tokens = tokens + excluded.tokens`, group[:], d.kind, d.containers, d.tokens); err != nil {
+			return err
+		}
+	}
+	t.groups = nil
+	return nil
+}
+
+func (t *tx) TokenGroups(ctx context.Context) ([]store.TokenGroup, error) {
+	if err := t.flushGroups(); err != nil {
+		return nil, err
+	}
+	var list []store.TokenGroup
+	err := t.query(ctx, "SELECT group_id, type, containers FROM token_groups WHERE tenant_id = ? ORDER BY type, containers", nil,
+		func(row []driver.Value) (bool, error) {
+			containers, err := decodeStrings(text(row[2]))
+			list = append(list, store.TokenGroup{ID: hex.EncodeToString(blob(row[0])), Type: text(row[1]), Containers: containers})
+			return true, err
+		})
+	return list, err
+}
+
+func (t *tx) Tokens(ctx context.Context, f store.TokenFilter, p store.Page) ([]store.Token, error) {
+	places, err := t.places(ctx, f, p)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]store.Token, 0, len(places))
+	for _, place := range places {
+		r, err := t.Token(ctx, place.ID)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, r)
+	}
+	return list, nil
+}
+
+// places returns where the tokens of a page stand, from indexes alone: a row
+// that the list passes over is never read.
+func (t *tx) places(ctx context.Context, f store.TokenFilter, p store.Page) ([]store.Position, error) {
+	if len(f.Groups) == 0 && f.NoGroup {
+		return nil, nil
+	}
+	if len(f.IDs) > 0 {
+		return t.placesByID(ctx, f, p)
+	}
+	groups, err := parseGroups(f.Groups)
+	if err != nil {
+		return nil, err
+	}
+	if len(f.Terms) == 0 && len(groups) > 0 && len(groups) <= fewGroups {
+		return t.placesByGroup(ctx, groups, f.Now, p)
+	}
+	from, args, err := t.source(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	return t.scanPlaces(ctx, from, args, groups, f.Now, p)
+}
+
+// source is the index to walk: that of the rarest term, or that of all tokens.
+func (t *tx) source(ctx context.Context, f store.TokenFilter) (from string, args []driver.Value, err error) {
+	if len(f.Terms) == 0 {
+		return "tokens INDEXED BY tokens_by_time WHERE tenant_id = ?", nil, nil
+	}
+	terms := slices.Clone(f.Terms)
+	if len(terms) > 1 {
+		// The rarer term drives: passing over the common one's rows costs
+		// hundreds of times as much.
+		const enough = 1000
+		sizes := make(map[string]int64, len(terms))
+		for _, term := range terms {
+			n, err := t.number(ctx, "SELECT count(*) FROM (SELECT 1 FROM token_terms WHERE tenant_id = ? AND term = ? LIMIT ?)", term, int64(enough))
+			if err != nil {
+				return "", nil, err
+			}
+			sizes[string(term)] = n
+		}
+		slices.SortStableFunc(terms, func(a, b []byte) int { return int(sizes[string(a)] - sizes[string(b)]) })
+	}
+	from = "token_terms AS x WHERE tenant_id = ?1 AND term = ?2"
+	args = []driver.Value{terms[0]}
+	for i, term := range terms[1:] {
+		from += fmt.Sprintf(" AND EXISTS (SELECT 1 FROM token_terms y WHERE y.tenant_id = ?1 AND y.term = ?%d AND y.created_at = x.created_at AND y.id = x.id)", i+3)
+		args = append(args, term)
+	}
+	return from, args, nil
+}
+
+// scanPlaces walks an index from newest to oldest and keeps what the filter lets through.
+func (t *tx) scanPlaces(ctx context.Context, from string, args []driver.Value, groups map[groupKey]bool, now store.Time, p store.Page) ([]store.Position, error) {
+	after, afterArgs := behind(p.After)
+	var places []store.Position
+	skip := p.Offset
+	err := t.query(ctx, "SELECT created_at, id, group_id, expires_at FROM "+from+after+" ORDER BY created_at DESC, id DESC", append(args, afterArgs...),
+		func(row []driver.Value) (bool, error) {
+			if len(places) >= p.Limit {
+				return false, nil
+			}
+			if !passes(row[2], row[3], groups, now) {
+				return true, nil
+			}
+			if skip > 0 {
+				skip--
+				return true, nil
+			}
+			places = append(places, store.Position{CreatedAt: when(row[0]), ID: text(row[1])})
+			return len(places) < p.Limit, nil
+		})
+	return places, err
+}
+
+func passes(group, expires driver.Value, groups map[groupKey]bool, now store.Time) bool {
+	if expires != nil && when(expires) <= now {
+		return false
+	}
+	return len(groups) == 0 || groups[groupKey(blob(group))]
+}
+
+// placesByGroup takes the head of each group's own index and merges them.
+func (t *tx) placesByGroup(ctx context.Context, groups map[groupKey]bool, now store.Time, p store.Page) ([]store.Position, error) {
+	var merged []store.Position
+	for group := range groups {
+		head, err := t.scanPlaces(ctx, "tokens INDEXED BY tokens_by_group WHERE tenant_id = ? AND group_id = ?", []driver.Value{group[:]},
+			nil, now, store.Page{After: p.After, Limit: p.Offset + p.Limit})
+		if err != nil {
+			return nil, err
+		}
+		merged = append(merged, head...)
+	}
+	slices.SortFunc(merged, newestFirst)
+	return cut(merged, p), nil
+}
+
+// placesByID keeps the order in which the ids were given.
+func (t *tx) placesByID(ctx context.Context, f store.TokenFilter, p store.Page) ([]store.Position, error) {
+	groups, err := parseGroups(f.Groups)
+	if err != nil {
+		return nil, err
+	}
+	var places []store.Position
+	seen := make(map[string]bool, len(f.IDs))
+	for _, id := range f.IDs {
+		if seen[id] {
+			continue
+		}
+		seen[id] = true
+		err := t.one(ctx, "SELECT created_at, group_id, expires_at, terms FROM tokens WHERE tenant_id = ? AND id = ?", []driver.Value{id},
+			func(row []driver.Value) error {
+				terms, err := decodeTerms(blob(row[3]))
+				if err == nil && passes(row[1], row[2], groups, f.Now) && hasAll(terms, f.Terms) {
+					places = append(places, store.Position{CreatedAt: when(row[0]), ID: id})
+				}
+				return err
+			})
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return nil, err
+		}
+	}
+	return cut(places, p), nil
+}
+
+func hasAll(terms, wanted [][]byte) bool {
+	for _, w := range wanted {
+		if !slices.ContainsFunc(terms, func(have []byte) bool { return bytes.Equal(have, w) }) {
+			return false
+		}
+	}
+	return true
+}
+
+func newestFirst(a, b store.Position) int {
+	if a.CreatedAt != b.CreatedAt {
+		if a.CreatedAt > b.CreatedAt {
+			return -1
+		}
+		return 1
+	}
+	return -bytes.Compare([]byte(a.ID), []byte(b.ID))
+}
+
+func cut(places []store.Position, p store.Page) []store.Position {
+	if p.Offset >= len(places) {
+		return nil
+	}
+	places = places[p.Offset:]
+	return places[:min(len(places), p.Limit)]
+}
+
+func (t *tx) CountTokens(ctx context.Context, f store.TokenFilter) (int64, error) {
+	switch {
+	case len(f.Groups) == 0 && f.NoGroup:
+		return 0, nil
+	case len(f.IDs) > 0:
+		places, err := t.placesByID(ctx, f, store.Page{Limit: len(f.IDs)})
+		return int64(len(places)), err
+	case len(f.Terms) > 0:
+		return t.countByTerms(ctx, f)
+	}
+	return t.countByGroups(ctx, f)
+}
+
+// countByGroups adds the counters up and takes off what has expired and not
+// been swept: little, because sweeps are frequent.
+func (t *tx) countByGroups(ctx context.Context, f store.TokenFilter) (n int64, err error) {
+	if err := t.flushGroups(); err != nil {
+		return 0, err
+	}
+	groups, err := parseGroups(f.Groups)
+	if err != nil {
+		return 0, err
+	}
+	err = t.query(ctx, "SELECT group_id, tokens FROM token_groups WHERE tenant_id = ?", nil, func(row []driver.Value) (bool, error) {
+		if len(groups) == 0 || groups[groupKey(blob(row[0]))] {
+			n += whole(row[1])
+		}
+		return true, nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	err = t.query(ctx, "SELECT group_id FROM tokens INDEXED BY tokens_expiring WHERE tenant_id = ? AND expires_at <= ?", []driver.Value{int64(f.Now)},
+		func(row []driver.Value) (bool, error) {
+			if len(groups) == 0 || groups[groupKey(blob(row[0]))] {
+				n--
+			}
+			return true, nil
+		})
+	return n, err
+}
+
+func (t *tx) countByTerms(ctx context.Context, f store.TokenFilter) (n int64, err error) {
+	groups, err := parseGroups(f.Groups)
+	if err != nil {
+		return 0, err
+	}
+	from, args, err := t.source(ctx, f)
+	if err != nil {
+		return 0, err
+	}
+	if len(groups) == 0 {
+		return t.number(ctx, fmt.Sprintf("SELECT count(*) FROM %s AND (expires_at IS NULL OR expires_at > ?%d)", from, len(args)+2), append(args, int64(f.Now))...)
+	}
+	err = t.query(ctx, "SELECT group_id, expires_at FROM "+from, args, func(row []driver.Value) (bool, error) {
+		if passes(row[0], row[1], groups, f.Now) {
+			n++
+		}
+		return true, nil
+	})
+	return n, err
+}

@@ -1,0 +1,111 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql/driver"
+	"encoding/json"
+	"fmt"
+
+	"github.com/tokenkeep/tokenkeep/internal/store"
+)
+
+// tx is a transaction on one tenant's rows. Every statement below begins its
+// conditions with the tenant, which comes from here and from nowhere else.
+type tx struct {
+	conn     *conn
+	tenant   tenantKey
+	writable bool
+	// groups and kinds are changes of the counters that flush writes once,
+	// however many rows of a kind the transaction touches.
+	groups map[groupKey]*groupDelta
+	kinds  map[string]int64
+	// scrub asks for the write-ahead log to be emptied after the commit,
+	// because it holds copies of what the transaction destroyed.
+	scrub bool
+}
+
+var _ store.Tx = (*tx)(nil)
+
+func (t *tx) Tenant() string { return t.tenant.String() }
+
+// exec runs a statement whose first parameter is the tenant.
+func (t *tx) exec(text string, args ...driver.Value) (int64, error) {
+	if t.conn == nil {
+		return 0, fmt.Errorf("sqlite: transaction has ended: %w", store.ErrUnavailable)
+	}
+	if !t.writable {
+		return 0, store.ErrReadOnly
+	}
+	return t.conn.exec(text, t.with(args)...)
+}
+
+// changeOne runs a statement that must change one row, and returns missing otherwise.
+func (t *tx) changeOne(missing error, text string, args ...driver.Value) error {
+	n, err := t.exec(text, args...)
+	if err == nil && n == 0 {
+		return missing
+	}
+	return err
+}
+
+func (t *tx) query(ctx context.Context, text string, args []driver.Value, each func(row []driver.Value) (bool, error)) error {
+	if t.conn == nil {
+		return fmt.Errorf("sqlite: transaction has ended: %w", store.ErrUnavailable)
+	}
+	return t.conn.query(ctx, text, t.with(args), each)
+}
+
+func (t *tx) one(ctx context.Context, text string, args []driver.Value, scan func(row []driver.Value) error) error {
+	if t.conn == nil {
+		return fmt.Errorf("sqlite: transaction has ended: %w", store.ErrUnavailable)
+	}
+	return t.conn.one(ctx, text, t.with(args), scan)
+}
+
+func (t *tx) number(ctx context.Context, text string, args ...driver.Value) (int64, error) {
+	if t.conn == nil {
+		return 0, fmt.Errorf("sqlite: transaction has ended: %w", store.ErrUnavailable)
+	}
+	return t.conn.number(ctx, text, t.with(args)...)
+}
+
+func (t *tx) with(args []driver.Value) []driver.Value {
+	out := make([]driver.Value, 1, 1+len(args))
+	out[0] = t.tenant[:]
+	return append(out, args...)
+}
+
+// flush writes the counters that the transaction has changed.
+func (t *tx) flush() error {
+	if err := t.flushGroups(); err != nil {
+		return err
+	}
+	return t.flushKinds()
+}
+
+// behind narrows a list that is ordered newest first to what follows a position.
+func behind(after *store.Position) (condition string, args []driver.Value) {
+	if after == nil {
+		return "", nil
+	}
+	return " AND (created_at, id) < (?, ?)", []driver.Value{int64(after.CreatedAt), after.ID}
+}
+
+func encodeStrings(list []string) string {
+	if len(list) == 0 {
+		return "[]"
+	}
+	b, _ := json.Marshal(list) // strings always marshal
+	return string(b)
+}
+
+func decodeStrings(s string) ([]string, error) {
+	var list []string
+	if err := json.Unmarshal([]byte(s), &list); err != nil {
+		return nil, fmt.Errorf("sqlite: read list: %w", store.ErrDamaged)
+	}
+	if len(list) == 0 {
+		return nil, nil
+	}
+	return list, nil
+}

@@ -1,0 +1,210 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/tokenkeep/tokenkeep/internal/store"
+)
+
+// maxGroup bounds how many updates share one commit, so that the first of them
+// does not wait long for the last.
+const maxGroup = 256
+
+// update is a change that waits for the writer.
+type update struct {
+	ctx    context.Context
+	tenant tenantKey
+	fn     func(*tx) error
+	done   chan outcome
+}
+
+// outcome is what became of an update: err, or the value with which its
+// function panicked, which belongs to the goroutine that called Update.
+type outcome struct {
+	err      error
+	panicked any
+}
+
+func (o outcome) kept() bool { return o.err == nil && o.panicked == nil }
+
+// writer owns the one connection that writes. It runs the functions of all
+// updates that wait in one transaction, each under a savepoint of its own, and
+// answers them after one sync to disk.
+type writer struct {
+	conn         *conn
+	group        int // the most updates in one commit
+	queue        chan *update
+	stopped      chan struct{}
+	checkpointer *checkpointer
+	metrics      *metrics
+
+	mu     sync.RWMutex // guards closed against sends on queue
+	closed bool
+}
+
+func newWriter(c *conn, group int, k *checkpointer, m *metrics) *writer {
+	w := &writer{
+		conn: c, group: group, queue: make(chan *update, 4*maxGroup), stopped: make(chan struct{}),
+		checkpointer: k, metrics: m,
+	}
+	go w.run()
+	return w
+}
+
+// submit hands an update to the writer and waits for its outcome. An update
+// whose context ends while it waits in the queue is not run; one that has
+// begun is waited for, because its outcome is then a fact.
+func (w *writer) submit(ctx context.Context, tenant tenantKey, fn func(*tx) error) error {
+	u := &update{ctx: ctx, tenant: tenant, fn: fn, done: make(chan outcome, 1)}
+	w.mu.RLock()
+	if w.closed {
+		w.mu.RUnlock()
+		return fmt.Errorf("sqlite: closed: %w", store.ErrUnavailable)
+	}
+	select {
+	case w.queue <- u:
+		w.mu.RUnlock()
+	case <-ctx.Done():
+		w.mu.RUnlock()
+		return ctx.Err()
+	}
+	o := <-u.done
+	if o.panicked != nil {
+		panic(o.panicked)
+	}
+	return o.err
+}
+
+// stop answers what waits, lets nothing new in and returns when the writer is idle.
+func (w *writer) stop() {
+	w.mu.Lock()
+	if !w.closed {
+		w.closed = true
+		close(w.queue)
+	}
+	w.mu.Unlock()
+	<-w.stopped
+}
+
+func (w *writer) run() {
+	defer close(w.stopped)
+	group := make([]*update, 0, maxGroup)
+	for first := range w.queue {
+		group = append(group[:0], first)
+	gather:
+		for len(group) < w.group {
+			select {
+			case u, ok := <-w.queue:
+				if !ok {
+					break gather
+				}
+				group = append(group, u)
+			default:
+				break gather
+			}
+		}
+		w.commit(group)
+		clear(group)
+		w.checkpointer.committed()
+	}
+}
+
+// commit runs a group in one transaction. When the transaction as a whole
+// fails, each update is tried again alone: one that cannot be kept, say for
+// its size on a full disk, must not take its neighbours along.
+func (w *writer) commit(group []*update) {
+	live := group[:0:len(group)]
+	for _, u := range group {
+		if err := u.ctx.Err(); err != nil {
+			u.done <- outcome{err: err}
+			continue
+		}
+		live = append(live, u)
+	}
+	if len(live) == 0 {
+		return
+	}
+	outcomes, err := w.transaction(live)
+	if err != nil && len(live) > 1 {
+		w.metrics.groupsSplit.Inc()
+		for _, u := range live {
+			alone, err := w.transaction([]*update{u})
+			if err != nil {
+				alone = []outcome{{err: err}}
+			}
+			u.done <- alone[0]
+		}
+		return
+	}
+	if err != nil {
+		outcomes = []outcome{{err: err}}
+	}
+	w.metrics.groupSize.Observe(float64(len(live)))
+	for i, u := range live {
+		u.done <- outcomes[i]
+	}
+}
+
+// transaction runs the updates and commits. The error says that nothing was
+// kept of any of them.
+func (w *writer) transaction(group []*update) (_ []outcome, err error) {
+	if _, err := w.conn.exec("BEGIN IMMEDIATE"); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			// SQLite may have rolled back by itself; then this one has nothing to do.
+			_, _ = w.conn.exec("ROLLBACK")
+		}
+	}()
+	outcomes := make([]outcome, len(group))
+	kept, scrub := 0, false
+	for i, u := range group {
+		if _, err := w.conn.exec("SAVEPOINT one"); err != nil {
+			return nil, err
+		}
+		t := &tx{conn: w.conn, tenant: u.tenant, writable: true}
+		outcomes[i] = apply(u, t)
+		if outcomes[i].kept() {
+			kept++
+			scrub = scrub || t.scrub
+		} else if _, err := w.conn.exec("ROLLBACK TO one"); err != nil {
+			// The whole transaction is gone, as it is after a full disk: tell
+			// a lone update what it died of rather than that.
+			if len(group) == 1 {
+				return outcomes, nil
+			}
+			return nil, err
+		}
+		if _, err := w.conn.exec("RELEASE one"); err != nil {
+			return nil, err
+		}
+	}
+	if kept == 0 {
+		_, err := w.conn.exec("ROLLBACK")
+		return outcomes, err
+	}
+	if _, err := w.conn.exec("COMMIT"); err != nil {
+		return nil, err
+	}
+	if scrub {
+		w.checkpointer.checkpoint("TRUNCATE")
+	}
+	return outcomes, nil
+}
+
+// apply runs one update's function. Its panic must not end the writer.
+func apply(u *update, t *tx) (o outcome) {
+	defer func() {
+		t.conn = nil // a transaction kept beyond its function reaches nothing
+		if p := recover(); p != nil {
+			o = outcome{panicked: p}
+		}
+	}()
+	if err := u.fn(t); err != nil {
+		return outcome{err: err}
+	}
+	return outcome{err: t.flush()}
+}
