@@ -1,0 +1,74 @@
+// Package config reads Tokenkeep's settings from a file, the environment and
+// flags, in that order: the later one wins.
+//
+// It promises that a setting which it does not know, a value that does not
+// parse and a combination that is not safe are refused by the setting's name
+// before anything starts. It never repeats a value in an error: somebody will
+// paste a key into the wrong line.
+package config
+
+import (
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"github.com/tokenkeep/tokenkeep/internal/secret"
+)
+
+// Config is what a server is started with. Settings fill it; see Settings for
+// what each means and its default.
+type Config struct {
+	Addr         string
+	Data         string
+	Environment  string
+	HeaderPrefix string
+
+	TLSCertFile            string
+	TLSKeyFile             string
+	TLSTerminatedElsewhere bool
+
+	KEKFile string
+	KEK     secret.Text
+
+	LogLevel  slog.Level
+	LogFormat string
+
+	CORSOrigins         []string
+	TrustedProxies      []netip.Prefix
+	RateLimitPerKey     float64
+	RateLimitPerAddress float64
+
+	MaxBody           int64
+	MaxHeaderBytes    int
+	ReadHeaderTimeout time.Duration
+	ReadTimeout       time.Duration
+	WriteTimeout      time.Duration
+	IdleTimeout       time.Duration
+	DrainDelay        time.Duration
+	DrainTimeout      time.Duration
+
+	MetricsAddr string
+
+	// Dev relaxes what only a developer's own machine may relax. No setting
+	// reaches it: the dev command sets it.
+	Dev bool
+
+	sources map[string]string // setting → where its value came from
+}
+
+// Error is a fault in the settings, in one sentence that names the setting.
+type Error struct{ sentence string }
+
+func (e *Error) Error() string { return "config: " + e.sentence }
+
+func errorf(format string, args ...any) error { return &Error{fmt.Sprintf(format, args...)} }
+
+// Source tells where the value of a setting came from: "default", the file,
+// "environment" or "flag".
+func (c *Config) Source(setting string) string {
+	if s, ok := c.sources[setting]; ok {
+		return s
+	}
+	return "default"
+}

@@ -1,0 +1,259 @@
+package config
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tokenkeep/tokenkeep/internal/secret"
+)
+
+// Setting is one row of the table of settings: its name in the file, what it
+// means, its default, and how it is read. The environment variable, the flag
+// and the page in docs/ all follow from the row.
+type Setting struct {
+	Name    string
+	Doc     string
+	Default string
+	// Secret settings come from the environment alone: a file may be copied
+	// and a command line is seen by every process.
+	Secret bool
+	set    func(*Config, string) error
+	get    func(*Config) string
+}
+
+// Env returns the environment variable of the setting.
+func (s Setting) Env() string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(s.Name, ".", "_"))
+}
+
+// Flag returns the command-line flag of the setting.
+func (s Setting) Flag() string { return strings.NewReplacer(".", "-", "_", "-").Replace(s.Name) }
+
+// Value returns the value in force, as it would be written in the file.
+func (s Setting) Value(c *Config) string { return s.get(c) }
+
+// Settings returns the table.
+func Settings() []Setting { return settings }
+
+var settings = []Setting{
+	text("addr", "Address to listen on, as host:port. Port 0 takes a free one and prints it.",
+		"127.0.0.1:8420", func(c *Config) *string { return &c.Addr }, isAddress),
+	text("data", "Folder of the embedded store, of the admin socket and of what the server notes about itself.",
+		"data", func(c *Config) *string { return &c.Data }, isSet),
+	text("environment", "The word after key_ in every key that this server makes, so that people can tell keys apart.",
+		"prod", func(c *Config) *string { return &c.Environment }, matches(`^[a-z0-9]{1,12}$`, "must be 1 to 12 lower-case letters and digits")),
+	text("header_prefix", "Prefix of the service's own headers: SVC makes SVC-API-KEY.",
+		"SVC", func(c *Config) *string { return &c.HeaderPrefix }, matches(`^[A-Za-z][A-Za-z0-9-]{0,30}$`, "must begin with a letter and hold letters, digits and dashes")),
+
+	text("tls.cert_file", "PEM file with the certificate and its chain. Read again on SIGHUP.",
+		"", func(c *Config) *string { return &c.TLSCertFile }, nil),
+	text("tls.key_file", "PEM file with the certificate's private key. Read again on SIGHUP.",
+		"", func(c *Config) *string { return &c.TLSKeyFile }, nil),
+	flag("tls.terminated_elsewhere", "Says that something in front of this server ends TLS, so that it may listen in clear on an address other than loopback.",
+		"false", func(c *Config) *bool { return &c.TLSTerminatedElsewhere }),
+
+	text("kek.file", "File with the key-encryption key, mode 0600. 'tokenkeep key create' makes one.",
+		"", func(c *Config) *string { return &c.KEKFile }, nil),
+	{
+		Name: "kek.value", Doc: "The key-encryption key itself, for machines that hand secrets over in the environment.", Secret: true,
+		set: func(c *Config, v string) error { c.KEK = secret.NewText(v); return nil },
+		get: func(c *Config) string {
+			if c.KEK.IsZero() {
+				return ""
+			}
+			return "(set)"
+		},
+	},
+
+	{
+		Name: "log.level", Doc: "Least level that is logged: debug, info, warn or error. No level logs values.", Default: "info",
+		set: func(c *Config, v string) error {
+			if err := c.LogLevel.UnmarshalText([]byte(v)); err != nil {
+				return errors.New("must be debug, info, warn or error")
+			}
+			return nil
+		},
+		get: func(c *Config) string { return strings.ToLower(c.LogLevel.String()) },
+	},
+	text("log.format", "Form of the log: json or text.",
+		"json", func(c *Config) *string { return &c.LogFormat }, matches(`^(json|text)$`, "must be json or text")),
+
+	{
+		Name: "cors_origins", Doc: "Origins of browser pages that may call the API; * lets every page (keys made for browsers are what protects it).", Default: "*",
+		set: func(c *Config, v string) error {
+			c.CORSOrigins = list(v)
+			for _, o := range c.CORSOrigins {
+				if o != "*" && !strings.HasPrefix(o, "https://") && !strings.HasPrefix(o, "http://") {
+					return errors.New("must be * or a list of origins such as https://shop.example")
+				}
+			}
+			return nil
+		},
+		get: func(c *Config) string { return strings.Join(c.CORSOrigins, ",") },
+	},
+	{
+		Name: "trusted_proxies", Doc: "Networks of the proxies in front whose X-Forwarded-For is believed.",
+		set: func(c *Config, v string) error {
+			c.TrustedProxies = nil
+			for _, p := range list(v) {
+				prefix, err := netip.ParsePrefix(p)
+				if err != nil {
+					return errors.New("must be a list of networks such as 10.0.0.0/8")
+				}
+				c.TrustedProxies = append(c.TrustedProxies, prefix.Masked())
+			}
+			return nil
+		},
+		get: func(c *Config) string {
+			names := make([]string, len(c.TrustedProxies))
+			for i, p := range c.TrustedProxies {
+				names[i] = p.String()
+			}
+			return strings.Join(names, ",")
+		},
+	},
+	rate("rate_limit.per_key", "Requests a second that one key may make on this node, with bursts of ten times that; 0 is no limit.",
+		func(c *Config) *float64 { return &c.RateLimitPerKey }),
+	rate("rate_limit.per_address", "Requests a second that one client address may make on this node, with bursts of ten times that; 0 is no limit.",
+		func(c *Config) *float64 { return &c.RateLimitPerAddress }),
+
+	{
+		Name: "max_body", Doc: "Largest request body in bytes, as sent and once expanded.", Default: "5242880",
+		set: func(c *Config, v string) error {
+			n, err := strconv.ParseInt(v, 10, 64)
+			if err != nil || n < 1024 || n > 256<<20 {
+				return errors.New("must be a number of bytes from 1024 to 268435456")
+			}
+			c.MaxBody = n
+			return nil
+		},
+		get: func(c *Config) string { return strconv.FormatInt(c.MaxBody, 10) },
+	},
+	{
+		Name: "max_header_bytes", Doc: "Largest request header in bytes.", Default: "65536",
+		set: func(c *Config, v string) error {
+			n, err := strconv.Atoi(v)
+			if err != nil || n < 4096 || n > 1<<20 {
+				return errors.New("must be a number of bytes from 4096 to 1048576")
+			}
+			c.MaxHeaderBytes = n
+			return nil
+		},
+		get: func(c *Config) string { return strconv.Itoa(c.MaxHeaderBytes) },
+	},
+	span("timeout.read_header", "Longest time for a request's header to arrive.", "10s", func(c *Config) *time.Duration { return &c.ReadHeaderTimeout }),
+	span("timeout.read", "Longest time for a whole request to arrive.", "60s", func(c *Config) *time.Duration { return &c.ReadTimeout }),
+	span("timeout.write", "Longest time for a request to be worked on and its answer to leave.", "90s", func(c *Config) *time.Duration { return &c.WriteTimeout }),
+	span("timeout.idle", "Longest time that an unused connection is kept.", "2m", func(c *Config) *time.Duration { return &c.IdleTimeout }),
+	span("drain.delay", "Time between saying 'not ready' and closing the door on SIGTERM, for load balancers to notice.", "3s", func(c *Config) *time.Duration { return &c.DrainDelay }),
+	span("drain.timeout", "Longest time that requests under way may take to finish after that.", "30s", func(c *Config) *time.Duration { return &c.DrainTimeout }),
+
+	text("metrics_addr", "Address for /metrics alone. Without it, /metrics is served beside the API.",
+		"", func(c *Config) *string { return &c.MetricsAddr }, isAddress),
+}
+
+// The makers of rows below read one kind of value each.
+
+func text(name, doc, fallback string, field func(*Config) *string, check func(string) error) Setting {
+	return Setting{
+		Name: name, Doc: doc, Default: fallback,
+		set: func(c *Config, v string) error {
+			if check != nil && (v != "" || fallback != "") {
+				if err := check(v); err != nil {
+					return err
+				}
+			}
+			*field(c) = v
+			return nil
+		},
+		get: func(c *Config) string { return *field(c) },
+	}
+}
+
+func flag(name, doc, fallback string, field func(*Config) *bool) Setting {
+	return Setting{
+		Name: name, Doc: doc, Default: fallback,
+		set: func(c *Config, v string) error {
+			b, err := strconv.ParseBool(v)
+			if err != nil {
+				return errors.New("must be true or false")
+			}
+			*field(c) = b
+			return nil
+		},
+		get: func(c *Config) string { return strconv.FormatBool(*field(c)) },
+	}
+}
+
+func rate(name, doc string, field func(*Config) *float64) Setting {
+	return Setting{
+		Name: name, Doc: doc, Default: "0",
+		set: func(c *Config, v string) error {
+			f, err := strconv.ParseFloat(v, 64)
+			if err != nil || !(f >= 0 && f <= 1e6) {
+				return errors.New("must be a number from 0 to 1000000")
+			}
+			*field(c) = f
+			return nil
+		},
+		get: func(c *Config) string { return strconv.FormatFloat(*field(c), 'f', -1, 64) },
+	}
+}
+
+func span(name, doc, fallback string, field func(*Config) *time.Duration) Setting {
+	return Setting{
+		Name: name, Doc: doc, Default: fallback,
+		set: func(c *Config, v string) error {
+			d, err := time.ParseDuration(v)
+			if err != nil || d < 0 || d > time.Hour {
+				return errors.New("must be a duration such as 30s, at most 1h")
+			}
+			*field(c) = d
+			return nil
+		},
+		get: func(c *Config) string { return field(c).String() },
+	}
+}
+
+func list(v string) []string {
+	var out []string
+	for item := range strings.SplitSeq(v, ",") {
+		if item = strings.TrimSpace(item); item != "" {
+			out = append(out, item)
+		}
+	}
+	return out
+}
+
+func isSet(v string) error {
+	if v == "" {
+		return errors.New("must not be empty")
+	}
+	return nil
+}
+
+func isAddress(v string) error {
+	_, port, err := net.SplitHostPort(v)
+	if err != nil {
+		return errors.New("must be host:port")
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+		return errors.New("must be host:port with a port from 0 to 65535")
+	}
+	return nil
+}
+
+func matches(pattern, otherwise string) func(string) error {
+	re := regexp.MustCompile(pattern)
+	return func(v string) error {
+		if !re.MatchString(v) {
+			return errors.New(otherwise)
+		}
+		return nil
+	}
+}
