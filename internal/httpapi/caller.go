@@ -1,0 +1,139 @@
+package httpapi
+
+import (
+	"crypto/rand"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/fault"
+	"github.com/tokenkeep/tokenkeep/internal/luhn"
+	"github.com/tokenkeep/tokenkeep/internal/secret"
+)
+
+var (
+	errNoKey      = fault.New(fault.Unauthenticated, "an API key is required")
+	errManyKeys   = fault.New(fault.Unauthenticated, "more than one API key was sent")
+	errUnknownKey = fault.New(fault.Unauthenticated, "the API key is not known")
+	errIdemKey    = fault.New(fault.Invalid, "the idempotency key must be 1 to 200 printable characters")
+)
+
+// Authenticate finds the caller of a request by its key. Rows do so before
+// their handler runs; only the handler of an Open row, which learns late
+// whether a key is due, calls it.
+func Authenticate(r *http.Request) (access.Caller, error) {
+	x := exchangeOf(r.Context())
+	if x == nil {
+		return access.Caller{}, errNoExchange
+	}
+	return x.authenticate(r)
+}
+
+func (x *exchange) authenticate(r *http.Request) (access.Caller, error) {
+	values := r.Header.Values(x.handler.apiKey)
+	switch {
+	case len(values) == 0 || len(values) == 1 && values[0] == "":
+		return access.Caller{}, errNoKey
+	case len(values) > 1:
+		return access.Caller{}, errManyKeys
+	case x.handler.options.Authenticate == nil:
+		return access.Caller{}, errUnknownKey
+	}
+	c, err := x.handler.options.Authenticate(r.Context(), secret.NewText(values[0]))
+	if err != nil {
+		return access.Caller{}, err
+	}
+	if c.Tenant() == "" {
+		return access.Caller{}, errUnknownKey
+	}
+	x.caller = c
+	if err := x.limitKey(values[0]); err != nil {
+		return access.Caller{}, err
+	}
+	return c, nil
+}
+
+// IdempotencyKey returns the idempotency key of a request; "" when there is
+// none or its row takes none.
+func IdempotencyKey(r *http.Request) (string, error) {
+	x := exchangeOf(r.Context())
+	if x == nil {
+		return "", errNoExchange
+	}
+	values := r.Header.Values(x.handler.idemKey)
+	if len(values) == 0 || !x.row.Idempotent {
+		return "", nil
+	}
+	key := values[0]
+	printable := !strings.ContainsFunc(key, func(c rune) bool { return !unicode.IsPrint(c) })
+	if len(values) > 1 || key == "" || !utf8.ValidString(key) || utf8.RuneCountInString(key) > 200 || !printable {
+		return "", errIdemKey
+	}
+	return key, nil
+}
+
+// traceOf takes the caller's trace id when it is well formed and cannot be a
+// card number, and makes one otherwise.
+func traceOf(values []string) string {
+	if len(values) == 1 && len(values[0]) <= 128 && values[0] != "" &&
+		strings.Trim(values[0], "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == "" &&
+		!luhn.HasCard(values[0]) {
+		return values[0]
+	}
+	for {
+		var b [16]byte
+		_, _ = rand.Read(b[:]) // never fails
+		b[6] = b[6]&0x0f | 0x40
+		b[8] = b[8]&0x3f | 0x80
+		// The last group of a UUID may be twelve digits, and those a card
+		// number for whoever reads the id next.
+		id := fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+		if !luhn.HasCard(id) {
+			return id
+		}
+	}
+}
+
+// clientAddr returns the address of the client. X-Forwarded-For is read from
+// the right, where each trusted proxy has written down its own peer: the first
+// address that is not a trusted proxy is the client's, and what stands left of
+// it is hearsay.
+func clientAddr(r *http.Request, trusted []netip.Prefix) netip.Addr {
+	addr := parseAddr(r.RemoteAddr)
+	hops := strings.Join(r.Header.Values("X-Forwarded-For"), ",")
+	for hops != "" && isTrusted(addr, trusted) {
+		i := strings.LastIndexByte(hops, ',')
+		next := parseAddr(strings.TrimSpace(hops[i+1:]))
+		if !next.IsValid() {
+			break
+		}
+		addr, hops = next, hops[:max(i, 0)]
+	}
+	return addr
+}
+
+func isTrusted(addr netip.Addr, trusted []netip.Prefix) bool {
+	for _, p := range trusted {
+		if p.Contains(addr) {
+			return true
+		}
+	}
+	return false
+}
+
+// parseAddr reads an address with or without a port.
+func parseAddr(s string) netip.Addr {
+	addr, err := netip.ParseAddr(s)
+	if err != nil {
+		withPort, err := netip.ParseAddrPort(s)
+		if err != nil {
+			return netip.Addr{}
+		}
+		addr = withPort.Addr()
+	}
+	return addr.Unmap().WithZone("")
+}

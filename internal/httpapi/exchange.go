@@ -1,0 +1,270 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/netip"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/fault"
+	"github.com/tokenkeep/tokenkeep/internal/luhn"
+)
+
+// LevelAlarm is the level of what somebody must look at: a panic.
+const LevelAlarm = slog.LevelError + 4
+
+// Routes of requests that have no row, in log records and metrics.
+const (
+	routeUnmatched = "unmatched"
+	routePreflight = "preflight"
+)
+
+type exchangeKey struct{}
+
+var errNoExchange = errors.New("httpapi: called outside a request of a Handler")
+
+// exchange is one request and its answer: the ResponseWriter that handlers
+// see, and all that the log record will say.
+type exchange struct {
+	handler *Handler
+	out     http.ResponseWriter
+	ctx     context.Context
+	started time.Time
+	method  string // from knownMethod
+	trace   string
+	origin  string // the caller's, compared and never repeated
+	client  netip.Addr
+	route   string
+	row     *Route
+	caller  access.Caller
+	before  http.Header // what stood in the answer before the handler ran
+
+	closing   bool   // the connection is not fit for another request
+	keepAllow string // the Allow header of a 405
+	policies  []string
+	quotas    []string
+
+	status int // 0 until the answer has begun
+	bytes  int64
+	kind   string // of the fault
+	cause  error  // of an internal error
+	stack  string // of a panic
+	panic  string
+}
+
+func (h *Handler) begin(w http.ResponseWriter, r *http.Request) *exchange {
+	x := &exchange{
+		handler: h,
+		out:     w,
+		ctx:     r.Context(),
+		started: h.now(),
+		method:  knownMethod(r.Method),
+		trace:   traceOf(r.Header.Values(h.traceID)),
+		origin:  r.Header.Get("Origin"),
+		client:  clientAddr(r, h.options.TrustedProxies),
+		route:   routeUnmatched,
+		before:  maps.Clone(w.Header()),
+	}
+	h.metrics.inFlight.Inc()
+	x.setDefaults()
+	return x
+}
+
+// setDefaults sets what every answer has unless the handler knows better.
+func (x *exchange) setDefaults() {
+	x.Header().Set("Cache-Control", "no-store")
+	x.Header().Set("X-Content-Type-Options", "nosniff")
+}
+
+func exchangeOf(ctx context.Context) *exchange {
+	x, _ := ctx.Value(exchangeKey{}).(*exchange)
+	return x
+}
+
+// TraceID returns the trace id of the request that ctx belongs to.
+func TraceID(ctx context.Context) string {
+	if x := exchangeOf(ctx); x != nil {
+		return x.trace
+	}
+	return ""
+}
+
+// ClientAddr returns the address of the client of the request that ctx
+// belongs to, behind trusted proxies. It is not valid outside a request.
+func ClientAddr(ctx context.Context) netip.Addr {
+	if x := exchangeOf(ctx); x != nil {
+		return x.client
+	}
+	return netip.Addr{}
+}
+
+func (x *exchange) Header() http.Header { return x.out.Header() }
+
+// WriteHeader begins the answer. The headers that are ours alone are set here,
+// so that a handler which copies another server's headers cannot change them.
+func (x *exchange) WriteHeader(status int) {
+	if x.status != 0 {
+		return
+	}
+	if status >= 100 && status < 200 && status != http.StatusSwitchingProtocols {
+		x.out.WriteHeader(status)
+		return
+	}
+	header := x.Header()
+	header.Set(x.handler.traceID, x.trace)
+	if x.row == nil || !x.row.Operator {
+		x.handler.cors.stamp(header, x.origin, x.route == routePreflight)
+	}
+	if len(x.policies) > 0 {
+		header.Set("RateLimit-Policy", strings.Join(x.policies, ", "))
+		header.Set("RateLimit", strings.Join(x.quotas, ", "))
+	}
+	if x.closing || x.handler.draining.Load() {
+		header.Set("Connection", "close")
+	}
+	x.out.WriteHeader(status) // panics on a status that is none
+	x.status = status
+}
+
+func (x *exchange) Write(b []byte) (int, error) {
+	if x.status == 0 {
+		x.WriteHeader(http.StatusOK)
+	}
+	n, err := x.out.Write(b)
+	if x.method != http.MethodHead {
+		x.bytes += int64(n)
+	}
+	return n, err
+}
+
+// FlushError sends what was written so far; http.ResponseController calls it.
+func (x *exchange) FlushError() error {
+	if x.status == 0 {
+		x.WriteHeader(http.StatusOK)
+	}
+	return http.NewResponseController(x.out).Flush()
+}
+
+// Unwrap lets http.ResponseController set deadlines.
+func (x *exchange) Unwrap() http.ResponseWriter { return x.out }
+
+// end writes the one log record of the request. It must be deferred itself,
+// because it recovers.
+func (x *exchange) end() {
+	recovered := recover()
+	abort := recovered == http.ErrAbortHandler
+	if recovered != nil && !abort {
+		x.handler.metrics.panics.Inc()
+		x.kind, x.panic, x.stack = fault.Internal.Error(), panicText(recovered), stackOf()
+		if x.status == 0 {
+			x.writeProblem(fault.Internal)
+		} else {
+			abort = true // half an answer must not look like a whole one
+		}
+	}
+	x.record()
+	if abort {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// fail answers with a problem, or breaks the connection when the answer has
+// already begun.
+func (x *exchange) fail(r *http.Request, err error) {
+	if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
+		err = errClientGone
+	}
+	f := fault.Of(err)
+	if x.kind = f.Kind().Error(); f.Kind() == fault.Internal {
+		x.cause = err
+	}
+	if x.status != 0 {
+		panic(http.ErrAbortHandler)
+	}
+	x.writeProblem(err)
+}
+
+func (x *exchange) record() {
+	took := x.handler.now().Sub(x.started)
+	x.handler.metrics.observe(x, took)
+
+	level := slog.LevelInfo
+	attrs := []slog.Attr{
+		slog.String("trace_id", x.trace),
+		slog.String("route", x.route),
+		slog.String("method", x.method),
+		slog.Int("status", x.status),
+		slog.Int64("bytes", x.bytes),
+		slog.Duration("duration", took),
+		slog.String("client", x.client.String()),
+	}
+	if x.caller.Tenant() != "" {
+		attrs = append(attrs, slog.String("tenant", x.caller.Tenant()), slog.String("application", x.caller.Application()))
+	}
+	if x.kind != "" {
+		attrs = append(attrs, slog.String("fault", x.kind))
+	}
+	if x.cause != nil {
+		level = slog.LevelError
+		attrs = append(attrs, slog.String("error", internalText(x.cause)))
+	}
+	if x.stack != "" {
+		level = LevelAlarm
+		attrs = append(attrs, slog.String("panic", x.panic), slog.String("stack", x.stack))
+	}
+	x.handler.log.LogAttrs(x.ctx, level, "request", attrs...)
+}
+
+// internalText is the one way for the text of an error into the log. It is
+// for errors that are not faults, and rests on a rule of this program: an
+// internal error says what we were doing and never holds what a user sent.
+// Whoever wraps an error of a library that quotes its input drops that text
+// first. As a last resort, a text with a card number in it is not shown.
+func internalText(err error) string {
+	if s := err.Error(); !luhn.HasCard(s) {
+		return s
+	}
+	return "withheld: the error's text holds a card number"
+}
+
+// panicText never shows what a panic was called with, which may be data. The
+// runtime's own errors (an index out of range) speak of types and lengths.
+func panicText(recovered any) string {
+	err, ok := recovered.(runtime.Error)
+	if !ok {
+		return "withheld: not an error of the runtime"
+	}
+	return internalText(err)
+}
+
+// stackOf names the functions and lines that led here. debug.Stack would also
+// print their arguments.
+func stackOf() string {
+	var pcs [64]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs[:])])
+	var b strings.Builder
+	for {
+		f, more := frames.Next()
+		b.WriteString(f.Function + " " + f.File + ":" + strconv.Itoa(f.Line) + "\n")
+		if !more {
+			return b.String()
+		}
+	}
+}
+
+// knownMethod keeps what callers invent out of log records and metrics.
+func knownMethod(method string) string {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+		http.MethodConnect, http.MethodOptions, http.MethodTrace:
+		return method
+	}
+	return "OTHER"
+}
