@@ -1,0 +1,130 @@
+// Command tokenkeep is the vault: the server and the commands that run it.
+//
+// It promises one clear sentence and a distinct exit code for everything that
+// can be wrong before work begins. It is the only place that reads the
+// environment, and it never takes a key or a value to protect as an argument:
+// arguments are seen by every process on the machine.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tokenkeep/tokenkeep/internal/config"
+	"github.com/tokenkeep/tokenkeep/internal/server"
+	"github.com/tokenkeep/tokenkeep/internal/store"
+)
+
+// version is set by the build; a build without it tells its module's version.
+var version = ""
+
+func main() {
+	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
+	root := rootCommand()
+	root.SetArgs(args)
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(errOut)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	code, sentence := explain(err)
+	_, _ = fmt.Fprintf(errOut, "tokenkeep: %s\n", sentence)
+	return code
+}
+
+func rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "tokenkeep",
+		Short: "A tokenization vault that you run yourself",
+		Long: `Tokenkeep keeps card numbers, bank accounts, identity numbers and any other
+sensitive JSON sealed, and gives back tokens that are safe to store and log.
+
+Start here:
+  tokenkeep dev       a server to try things out with, on this machine alone
+  tokenkeep serve     the real thing, with a configuration file`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.NoArgs,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
+	root.AddCommand(devCommand(), serveCommand(), configCommand(), storeCommand(), statusCommand(), versionCommand())
+	return root
+}
+
+// usageError is a fault in the command line itself.
+type usageError struct{ cause error }
+
+func (e *usageError) Error() string { return e.cause.Error() }
+
+// exits are the causes that have an exit code of their own, first fit first.
+// docs/operations.md prints this table.
+var exits = []struct {
+	code    int
+	matches func(error) bool
+	means   string
+}{
+	{2, func(err error) bool { return errors.As(err, new(*usageError)) }, "the command line is not right"},
+	{3, func(err error) bool {
+		return errors.As(err, new(*config.Error)) || errors.As(err, new(*server.CertificateError))
+	}, "the configuration is not right, or not safe"},
+	{4, func(err error) bool { return errors.Is(err, store.ErrInUse) }, "another process has the data folder open"},
+	{5, func(err error) bool { return errors.Is(err, store.ErrNewerSchema) }, "a newer release wrote the data"},
+	{6, func(err error) bool { return errors.Is(err, store.ErrDamaged) || errors.Is(err, errChecksFailed) }, "the data is damaged"},
+	{7, func(err error) bool { return errors.As(err, new(*server.ListenError)) }, "an address cannot be listened on"},
+}
+
+// explain turns an error into an exit code and one sentence.
+func explain(err error) (code int, sentence string) {
+	sentence = strings.TrimPrefix(err.Error(), "config: ")
+	// Cobra reports these without a type, and repeats what was typed.
+	switch {
+	case strings.HasPrefix(sentence, "unknown command"):
+		err = &usageError{err}
+		sentence = "there is no such command; 'tokenkeep --help' lists them"
+	case strings.HasPrefix(sentence, "invalid argument"):
+		sentence = "the value of a flag is not right; --help tells what it takes"
+	case strings.Contains(sentence, "arg(s)"), strings.HasPrefix(sentence, "required flag"):
+		err = &usageError{err}
+	}
+	for _, e := range exits {
+		if e.matches(err) {
+			return e.code, sentence
+		}
+	}
+	return 1, sentence
+}
+
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the release",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintln(c.OutOrStdout(), "tokenkeep", release())
+			return err
+		},
+	}
+}
+
+func release() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
+}

@@ -1,0 +1,299 @@
+// Package server puts the parts together: from a configuration to a store,
+// services, listeners and tickers, and back down in the right order.
+//
+// It promises that a server which New returned is ready to serve, that no
+// request which it accepted is cut when it is asked to stop, and that the
+// store is closed last. It never reads the environment, and it holds no rules:
+// what is allowed is decided in the services that it connects.
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/tokenkeep/tokenkeep/internal/admin"
+	"github.com/tokenkeep/tokenkeep/internal/config"
+	"github.com/tokenkeep/tokenkeep/internal/httpapi"
+	"github.com/tokenkeep/tokenkeep/internal/store"
+	"github.com/tokenkeep/tokenkeep/internal/store/sqlite"
+)
+
+// Options are what a server needs beside its configuration.
+type Options struct {
+	Logger  *slog.Logger
+	Now     func() time.Time // default time.Now
+	Version string
+	// Listener, when not nil, is used instead of listening on the configured
+	// address: an inherited socket survives a restart, with all who wait in it.
+	Listener net.Listener
+	// Routes are rows beside the server's own, for tests.
+	Routes []httpapi.Route
+}
+
+// Server is a server that listens. Run serves.
+type Server struct {
+	config  *config.Config
+	options Options
+	log     *slog.Logger
+	now     func() time.Time
+	started time.Time
+
+	store       store.Store
+	registry    *prometheus.Registry
+	certificate *certificate // nil without TLS
+	api         *httpapi.Handler
+	doors       []door
+	listener    net.Listener
+}
+
+// door is a listener with the server behind it.
+type door struct {
+	name     string
+	listener net.Listener
+	server   *http.Server
+}
+
+// New opens the store and the listeners. When it fails, nothing is left open.
+func New(ctx context.Context, c *config.Config, o Options) (_ *Server, err error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	s := &Server{config: c, options: o, log: o.Logger, now: o.Now, started: o.Now(), registry: newRegistry(o.Version)}
+	defer func() {
+		if err != nil {
+			_ = s.release()
+		}
+	}()
+	if c.TLSCertFile != "" {
+		if s.certificate, err = loadCertificate(c.TLSCertFile, c.TLSKeyFile); err != nil {
+			return nil, err
+		}
+	}
+	opened, err := sqlite.Open(ctx, c.Data, sqlite.Options{Logger: o.Logger, Metrics: s.registry})
+	if err != nil {
+		return nil, err
+	}
+	s.store = opened
+	s.api = httpapi.New(httpapi.Options{
+		HeaderPrefix: c.HeaderPrefix, Ready: s.store.Ready, Logger: o.Logger, Now: o.Now, Metrics: s.registry,
+		MaxBody: c.MaxBody, CORSOrigins: c.CORSOrigins, TrustedProxies: c.TrustedProxies,
+		RateLimits: httpapi.RateLimits{PerKey: limit(c.RateLimitPerKey), PerAddress: limit(c.RateLimitPerAddress)},
+	}, s.routes())
+	if err := s.listen(); err != nil {
+		return nil, err
+	}
+	return s, s.note()
+}
+
+// limit lets bursts of ten seconds' worth through.
+func limit(perSecond float64) httpapi.Rate {
+	return httpapi.Rate{PerSecond: perSecond, Burst: int(10*perSecond + 1)}
+}
+
+func newRegistry(version string) *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "tokenkeep_build_info", Help: "Always 1; the label tells the release.", ConstLabels: prometheus.Labels{"version": version},
+	})
+	build.Set(1)
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), build)
+	return r
+}
+
+// routes are the rows of the API.
+func (s *Server) routes() []httpapi.Route {
+	rows := s.options.Routes
+	if s.config.MetricsAddr == "" {
+		rows = append(rows, s.metricsRoute())
+	}
+	return rows
+}
+
+func (s *Server) metricsRoute() httpapi.Route {
+	// What a scraper asks for must not end up in an error of the library's.
+	h := promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
+	return httpapi.Route{Pattern: "GET /metrics", Who: httpapi.Open, Operator: true, Handle: httpapi.Serve(h)}
+}
+
+// listen opens the doors: the API, the metrics when they have an address of
+// their own, and the admin socket.
+func (s *Server) listen() error {
+	limits := httpapi.Limits{
+		ReadHeaderTimeout: s.config.ReadHeaderTimeout, ReadTimeout: s.config.ReadTimeout, WriteTimeout: s.config.WriteTimeout,
+		IdleTimeout: s.config.IdleTimeout, MaxHeaderBytes: s.config.MaxHeaderBytes,
+	}
+	l := s.options.Listener
+	if l == nil {
+		var err error
+		if l, err = net.Listen("tcp", s.config.Addr); err != nil {
+			return &ListenError{"addr", err}
+		}
+	}
+	s.listener = l
+	main := httpapi.NewServer(s.api, limits)
+	if s.certificate != nil {
+		main.TLSConfig = s.certificate.tlsConfig()
+	}
+	s.doors = append(s.doors, door{"api", l, main})
+
+	if s.config.MetricsAddr != "" {
+		l, err := net.Listen("tcp", s.config.MetricsAddr)
+		if err != nil {
+			return &ListenError{"metrics_addr", err}
+		}
+		h := httpapi.New(httpapi.Options{Logger: s.log, Now: s.now}, []httpapi.Route{s.metricsRoute()})
+		s.doors = append(s.doors, door{"metrics", l, httpapi.NewServer(h, limits)})
+	}
+
+	socket, err := admin.Listen(s.config.Data)
+	if err != nil {
+		return err
+	}
+	h := httpapi.New(httpapi.Options{Logger: s.log, Now: s.now}, s.adminRoutes())
+	// An operator's work may take long: no bound on the time of an answer.
+	unhurried := httpapi.NewServer(h, limits)
+	unhurried.WriteTimeout = 0
+	s.doors = append(s.doors, door{"admin", socket, unhurried})
+	return nil
+}
+
+// ListenError says that an address could not be had.
+type ListenError struct {
+	Setting string
+	cause   error
+}
+
+func (e *ListenError) Error() string {
+	return fmt.Sprintf("cannot listen on the address in %s: %v", e.Setting, errors.Unwrap(e.cause))
+}
+
+func (e *ListenError) Unwrap() error { return e.cause }
+
+// BaseURL returns the address under which the API is reached.
+func (s *Server) BaseURL() string {
+	scheme := "http"
+	if s.certificate != nil {
+		scheme = "https"
+	}
+	return scheme + "://" + s.listener.Addr().String()
+}
+
+// Routes returns the rows of the API.
+func (s *Server) Routes() []httpapi.Route { return s.api.Routes() }
+
+// Reload reads the TLS files again. When that fails the old certificate stays.
+func (s *Server) Reload() error {
+	if s.certificate == nil {
+		return nil
+	}
+	return s.certificate.reload()
+}
+
+// Run serves until ctx ends, then lets the requests under way finish and
+// closes the store. It returns nil when everything ended well.
+func (s *Server) Run(ctx context.Context) error {
+	failed := make(chan error, len(s.doors))
+	for _, d := range s.doors {
+		go func() {
+			serve := d.server.Serve
+			if d.server.TLSConfig != nil {
+				serve = func(l net.Listener) error { return d.server.ServeTLS(l, "", "") }
+			}
+			if err := serve(d.listener); !errors.Is(err, http.ErrServerClosed) {
+				failed <- fmt.Errorf("serve %s: %w", d.name, err)
+			}
+		}()
+	}
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+	}
+	return errors.Join(err, s.stop(context.WithoutCancel(ctx)))
+}
+
+// stop says "not ready" and asks clients to leave their connections, waits for
+// load balancers to notice, then closes the doors behind the last request.
+func (s *Server) stop(ctx context.Context) error {
+	s.log.Info("stopping", "drain_delay", s.config.DrainDelay, "drain_timeout", s.config.DrainTimeout)
+	s.api.Drain()
+	time.Sleep(s.config.DrainDelay)
+	ctx, cancel := context.WithTimeout(ctx, s.config.DrainTimeout)
+	defer cancel()
+	var errs []error
+	for _, d := range s.doors {
+		if err := d.server.Shutdown(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("requests on the %s door did not finish in time: %w", d.name, err), d.server.Close())
+		}
+	}
+	_ = os.Remove(filepath.Join(s.config.Data, noteFile))
+	errs = append(errs, s.release())
+	s.log.Info("stopped")
+	return errors.Join(errs...)
+}
+
+// release closes what New opened, the store last.
+func (s *Server) release() error {
+	for _, d := range s.doors {
+		_ = d.listener.Close()
+	}
+	if s.store == nil {
+		return nil
+	}
+	return s.store.Close()
+}
+
+// noteFile tells commands on this machine where the server is.
+const noteFile = "server.json"
+
+// Note is what a running server says of itself in its data folder.
+type Note struct {
+	BaseURL   string    `json:"base_url"`
+	PID       int       `json:"pid"`
+	Version   string    `json:"version"`
+	StartedAt time.Time `json:"started_at"`
+}
+
+func (s *Server) note() error {
+	n := Note{BaseURL: s.BaseURL(), PID: os.Getpid(), Version: s.options.Version, StartedAt: s.started.UTC()}
+	return WriteFile(filepath.Join(s.config.Data, noteFile), n)
+}
+
+// WriteFile writes a value as JSON, mode 0600, whole or not at all.
+func WriteFile(path string, v any) error {
+	b, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return fmt.Errorf("server: encode %s: %w", filepath.Base(path), err)
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // mode 0600
+	if err != nil {
+		return fmt.Errorf("server: write %s: %w", filepath.Base(path), err)
+	}
+	defer func() { _ = os.Remove(f.Name()) }()
+	if _, err := f.Write(append(b, '\n')); err != nil {
+		_ = f.Close()
+		return fmt.Errorf("server: write %s: %w", filepath.Base(path), err)
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("server: write %s: %w", filepath.Base(path), err)
+	}
+	return os.Rename(f.Name(), path)
+}
