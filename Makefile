@@ -1,0 +1,65 @@
+# Everything that a fresh machine with Go and npm needs is installed by name.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+export CGO_ENABLED ?= 0
+
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LINT := $(CURDIR)/bin/tools/golangci-lint
+ARGS ?=
+
+.PHONY: help
+help: ## List the commands
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+.PHONY: build
+build: ## Build bin/tokenkeep
+	go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION)" -o bin/tokenkeep ./cmd/tokenkeep
+
+.PHONY: run
+run: build ## Build, then start a server to try things out with (ARGS="--addr 127.0.0.1:0 --data DIR")
+	@exec bin/tokenkeep dev $(ARGS)
+
+.PHONY: test
+test: build vet lint unit race cover ## Run every check that CI runs
+
+.PHONY: vet
+vet:
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$unformatted" || { echo "gofmt would change: $$unformatted"; exit 1; }
+	go vet ./...
+	go mod verify
+	go mod tidy -diff
+
+.PHONY: lint
+lint: $(LINT) ## Run the linters
+	$(LINT) run ./...
+
+$(LINT): tools/go.mod tools/go.sum
+	cd tools && go build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+.PHONY: unit
+unit: ## Run the tests as 'go test ./...' does
+	go test ./...
+
+.PHONY: race
+race: ## Run the tests under the race detector, crash tests in their short form
+	CGO_ENABLED=1 go test -race -short ./...
+
+.PHONY: cover
+cover: ## Print what the tests of the critical packages reach
+	@go test -short -coverprofile=coverage.out $(addprefix ./internal/,secret fault config) >/dev/null
+	@go tool cover -func=coverage.out | tail -1
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for FUZZTIME (default 20s)
+	@for p in $$(grep -rlE '^func Fuzz' --include='*_test.go' . | xargs -n1 dirname | sort -u); do \
+	  for f in $$(grep -hoE '^func Fuzz[A-Za-z0-9]+' $$p/*_test.go | sed 's/func //'); do \
+	    echo "$$p $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime $${FUZZTIME:-20s} $$p || exit 1; \
+	  done; done
+
+.PHONY: bench
+bench: ## Measure, each figure beside its limit in the same run
+	go test -run '^$$' -bench . -benchtime 1x ./internal/store/sqlite ./internal/httpapi
+
+.PHONY: clean
+clean: ## Remove what was built
+	rm -rf bin coverage.out

@@ -1,0 +1,113 @@
+// Package keeptest starts a whole server inside a test.
+//
+// It promises that the server is the one that users run, on a store of its own
+// in a temporary folder and on a free port, with debug logging on and kept for
+// the test to search. It never shares anything between two tests.
+package keeptest
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tokenkeep/tokenkeep/internal/config"
+	"github.com/tokenkeep/tokenkeep/internal/httpapi"
+	"github.com/tokenkeep/tokenkeep/internal/server"
+)
+
+// Server is a running server. Stop ends it; otherwise the end of the test does.
+type Server struct {
+	*server.Server
+	URL    string
+	Data   string
+	Client *http.Client
+	Log    *Log
+
+	cancel context.CancelFunc
+	done   chan error
+	once   sync.Once
+	err    error
+}
+
+// Options change what Start starts. The zero value will do.
+type Options struct {
+	Data     string            // default: a new folder
+	Settings map[string]string // beside those of a developer's machine
+	Now      func() time.Time
+	Routes   []httpapi.Route
+}
+
+// Start starts a server and waits until it is ready.
+func Start(t testing.TB, o Options) *Server {
+	t.Helper()
+	if o.Data == "" {
+		o.Data = filepath.Join(t.TempDir(), "data")
+	}
+	settings := map[string]string{
+		"addr": "127.0.0.1:0", "data": o.Data, "environment": "test", "log.level": "debug", "drain.delay": "0s", "drain.timeout": "10s",
+	}
+	for name, value := range o.Settings {
+		settings[name] = value
+	}
+	conf, err := config.Load("", nil, settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conf.Dev = true
+	log := &Log{}
+	s, err := server.New(t.Context(), conf, server.Options{
+		Logger: slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Now:    o.Now, Version: "test", Routes: o.Routes,
+	})
+	if err != nil {
+		t.Fatalf("start server: %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	transport := &http.Transport{MaxIdleConnsPerHost: 64}
+	k := &Server{
+		Server: s, URL: s.BaseURL(), Data: o.Data, Client: &http.Client{Transport: transport, Timeout: 30 * time.Second}, Log: log,
+		cancel: cancel, done: make(chan error, 1),
+	}
+	go func() { k.done <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		transport.CloseIdleConnections()
+		if err := k.Stop(); err != nil {
+			t.Errorf("stop server: %v", err)
+		}
+	})
+	return k
+}
+
+// Stop ends the server as SIGTERM does and returns what went wrong.
+func (s *Server) Stop() error {
+	s.once.Do(func() {
+		s.cancel()
+		s.err = <-s.done
+	})
+	return s.err
+}
+
+// Log keeps what the server logged.
+type Log struct {
+	mu   sync.Mutex // guards text
+	text bytes.Buffer
+}
+
+// Write implements io.Writer for the server's logger.
+func (l *Log) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+// String returns everything that was logged so far.
+func (l *Log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}

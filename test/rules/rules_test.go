@@ -1,0 +1,346 @@
+// Package rules holds the tests that read the source: which package may import
+// which, who may reach the network, and where protected values come out.
+//
+// They promise that the security argument in docs/architecture.md stays true
+// of the code as it is. They never run the code, and they read the files
+// themselves: a test that asked the go command would be cached and stay green.
+package rules_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/tokenkeep/tokenkeep/"
+
+// mayImport lists for every package what it may import of ours. Arrows point
+// one way, from cmd down to fault and secret; a new package needs a row.
+var mayImport = map[string][]string{
+	"api":           {},
+	"cmd/tokenkeep": {"internal/admin", "internal/config", "internal/server", "internal/store", "internal/store/sqlite"},
+
+	"internal/server":   {"internal/access", "internal/admin", "internal/config", "internal/httpapi", "internal/store", "internal/store/sqlite"},
+	"internal/keeptest": {"internal/config", "internal/httpapi", "internal/server"},
+	"internal/admin":    {},
+	"internal/config":   {"internal/secret"},
+	"internal/httpapi":  {"api", "internal/access", "internal/fault", "internal/luhn", "internal/secret"},
+
+	"internal/access": {"internal/fault", "internal/secret"},
+
+	"internal/store":        {},
+	"internal/store/sqlite": {"internal/store"},
+
+	"internal/luhn":   {},
+	"internal/fault":  {},
+	"internal/secret": {},
+
+	"test/rules": {},
+}
+
+// mayDial lists the files that may open connections, with the reason.
+var mayDial = map[string]string{
+	"internal/admin/admin.go":       "dials the admin socket on this machine, for the operator's commands",
+	"internal/keeptest/keeptest.go": "calls the server that a test started, on loopback",
+}
+
+// mayReveal lists the files that may take a protected value out of its
+// wrapping, with the reason. A reviewer looks at every new line here.
+var mayReveal = map[string]string{
+	"internal/secret/secret.go": "defines Reveal, and compares in constant time",
+}
+
+// source is one parsed file of the product.
+type source struct {
+	name string // path from the root of the module
+	pkg  string // folder from the root of the module
+	file *ast.File
+}
+
+// sources parses every Go file of the module but the tests.
+func sources(t *testing.T) (*token.FileSet, []source) {
+	t.Helper()
+	set := token.NewFileSet()
+	var list []source
+	root := filepath.Join("..", "..")
+	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(root, p)
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if base := d.Name(); name != "." && (strings.HasPrefix(base, ".") || base == "node_modules" || base == "testdata" || base == "tools" || base == "bin") {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return nil
+		}
+		text, err := os.ReadFile(p)
+		if err != nil {
+			return err
+		}
+		f, err := parser.ParseFile(set, p, text, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		list = append(list, source{name: filepath.ToSlash(name), pkg: filepath.ToSlash(filepath.Dir(name)), file: f})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list) < 20 {
+		t.Fatalf("found %d source files: the test looks in the wrong place", len(list))
+	}
+	return set, list
+}
+
+func TestImportsPointOneWay(t *testing.T) {
+	_, files := sources(t)
+	for _, f := range files {
+		allowed, known := mayImport[f.pkg]
+		if !known {
+			t.Errorf("package %s has no row in mayImport", f.pkg)
+			continue
+		}
+		for _, spec := range f.file.Imports {
+			imported, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ours, ok := strings.CutPrefix(imported, module); ok && !slices.Contains(allowed, ours) {
+				t.Errorf("%s imports %s, which its row in mayImport does not have", f.name, ours)
+			}
+		}
+	}
+}
+
+// reaches follows the rows of mayImport.
+func reaches(from, to string, seen map[string]bool) bool {
+	if seen[from] {
+		return false
+	}
+	seen[from] = true
+	for _, next := range mayImport[from] {
+		if next == to || reaches(next, to, seen) {
+			return true
+		}
+	}
+	return false
+}
+
+// TestTheSecurityArgument checks what must hold whatever rows are added.
+func TestTheSecurityArgument(t *testing.T) {
+	plaintext := []string{"internal/secret", "internal/keyring", "internal/token", "internal/expression", "internal/jsonvalue"}
+	for pkg := range mayImport {
+		switch {
+		case strings.HasPrefix(pkg, "internal/store"):
+			for _, p := range plaintext {
+				if reaches(pkg, p, map[string]bool{}) {
+					t.Errorf("%s reaches %s: the store must not be able to name plaintext", pkg, p)
+				}
+			}
+		case strings.HasPrefix(pkg, "internal/sandbox"):
+			for _, p := range []string{"internal/store", "internal/keyring", "internal/access"} {
+				if reaches(pkg, p, map[string]bool{}) {
+					t.Errorf("%s reaches %s: code of tenants runs there", pkg, p)
+				}
+			}
+		}
+		if reaches(pkg, pkg, map[string]bool{}) {
+			t.Errorf("%s reaches itself", pkg)
+		}
+		if pkg != "cmd/tokenkeep" && pkg != "internal/server" && !strings.HasPrefix(pkg, "internal/store/") && !strings.HasSuffix(pkg, "test") {
+			for _, p := range mayImport[pkg] {
+				if strings.HasPrefix(p, "internal/store/") {
+					t.Errorf("%s imports the backend %s: only the composition root chooses one", pkg, p)
+				}
+			}
+		}
+	}
+}
+
+// dialling are the ways to open a connection, by package and name.
+var dialling = map[string][]string{
+	"net":                   {"Dial", "DialTimeout", "DialTCP", "DialUDP", "DialUnix", "DialIP", "Dialer"},
+	"net/http":              {"Get", "Head", "Post", "PostForm", "DefaultClient", "DefaultTransport", "Transport"},
+	"crypto/tls":            {"Dial", "DialWithDialer", "Dialer"},
+	"net/smtp":              {"Dial", "SendMail"},
+	"net/rpc":               {"Dial", "DialHTTP"},
+	"os/exec":               {"Command", "CommandContext"}, // a child process can dial too
+	"syscall":               {"Connect", "ForkExec", "StartProcess"},
+	"os":                    {"StartProcess"},
+	"golang.org/x/sys/unix": {"Connect"},
+}
+
+func TestOnlyListedFilesReachOut(t *testing.T) {
+	set, files := sources(t)
+	used := make(map[string]bool)
+	for _, f := range files {
+		names := make(map[string][]string) // local package name → what it must not name
+		for _, spec := range f.file.Imports {
+			imported, _ := strconv.Unquote(spec.Path.Value)
+			if forbidden, ok := dialling[imported]; ok {
+				local := path.Base(imported)
+				if spec.Name != nil {
+					local = spec.Name.Name
+				}
+				if local == "." {
+					t.Errorf("%s imports %s under no name, which hides what it calls", f.name, imported)
+				}
+				names[local] = forbidden
+			}
+		}
+		ast.Inspect(f.file, func(n ast.Node) bool {
+			s, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			if x, ok := s.X.(*ast.Ident); ok && slices.Contains(names[x.Name], s.Sel.Name) {
+				if _, listed := mayDial[f.name]; !listed {
+					t.Errorf("%s uses %s.%s, and is not listed in mayDial", set.Position(s.Pos()), x.Name, s.Sel.Name)
+				}
+				used[f.name] = true
+			}
+			return true
+		})
+	}
+	for name := range mayDial {
+		if !used[name] {
+			t.Errorf("%s is listed in mayDial and does not dial: take it off the list", name)
+		}
+	}
+}
+
+func TestOnlyListedFilesReveal(t *testing.T) {
+	set, files := sources(t)
+	used := make(map[string]bool)
+	for _, f := range files {
+		ast.Inspect(f.file, func(n ast.Node) bool {
+			if s, ok := n.(*ast.SelectorExpr); ok && s.Sel.Name == "Reveal" {
+				if _, listed := mayReveal[f.name]; !listed {
+					t.Errorf("%s calls Reveal, and is not listed in mayReveal", set.Position(s.Pos()))
+				}
+				used[f.name] = true
+			}
+			return true
+		})
+	}
+	for name := range mayReveal {
+		if !used[name] {
+			t.Errorf("%s is listed in mayReveal and does not call it: take it off the list", name)
+		}
+	}
+}
+
+// TestFaultsHaveConstantWords keeps input out of what callers are told: the
+// words of a fault may be literals and names, and never the result of a call.
+func TestFaultsHaveConstantWords(t *testing.T) {
+	set, files := sources(t)
+	seen := 0
+	for _, f := range files {
+		ast.Inspect(f.file, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			s, ok := call.Fun.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			x, _ := s.X.(*ast.Ident)
+			isFault := x != nil && x.Name == "fault"
+			switch {
+			case isFault && s.Sel.Name == "New" && len(call.Args) == 2:
+				seen++
+				if !isLiteral(call.Args[1]) {
+					t.Errorf("%s: the words of fault.New must be a literal", set.Position(call.Pos()))
+				}
+			case isFault && s.Sel.Name == "Field" && len(call.Args) == 2:
+				if computed(call.Args[1], f.file) {
+					t.Errorf("%s: the words of fault.Field must not be computed", set.Position(call.Pos()))
+				}
+			}
+			return true
+		})
+	}
+	if seen == 0 {
+		t.Error("found no fault.New at all: the test looks in the wrong place")
+	}
+}
+
+func isLiteral(e ast.Expr) bool {
+	switch e := e.(type) {
+	case *ast.BasicLit:
+		return e.Kind == token.STRING
+	case *ast.BinaryExpr:
+		return e.Op == token.ADD && isLiteral(e.X) && isLiteral(e.Y)
+	}
+	return false
+}
+
+// computed tells whether an expression calls anything but a function of its own
+// file that returns literals alone.
+func computed(e ast.Expr, file *ast.File) bool {
+	found := false
+	ast.Inspect(e, func(n ast.Node) bool {
+		if call, ok := n.(*ast.CallExpr); ok && !returnsLiterals(call.Fun, file) {
+			found = true
+		}
+		return !found
+	})
+	return found
+}
+
+func returnsLiterals(fun ast.Expr, file *ast.File) bool {
+	name, ok := fun.(*ast.Ident)
+	if !ok {
+		return false
+	}
+	for _, d := range file.Decls {
+		f, ok := d.(*ast.FuncDecl)
+		if !ok || f.Recv != nil || f.Name.Name != name.Name {
+			continue
+		}
+		literals := true
+		ast.Inspect(f.Body, func(n ast.Node) bool {
+			if r, ok := n.(*ast.ReturnStmt); ok {
+				literals = literals && len(r.Results) == 1 && isLiteral(r.Results[0])
+			}
+			return true
+		})
+		return literals
+	}
+	return false
+}
+
+// TestEveryPackageSaysWhatItPromises reads the package comments.
+func TestEveryPackageSaysWhatItPromises(t *testing.T) {
+	_, files := sources(t)
+	comments := make(map[string]string)
+	for _, f := range files {
+		if f.file.Doc != nil {
+			comments[f.pkg] += f.file.Doc.Text()
+		} else if _, there := comments[f.pkg]; !there {
+			comments[f.pkg] = ""
+		}
+	}
+	for pkg, comment := range comments {
+		if !strings.Contains(comment, "promises") || !strings.Contains(comment, "never") {
+			t.Errorf("the comment of package %s does not say what it promises and what it never does", pkg)
+		}
+	}
+}
