@@ -1,0 +1,530 @@
+package httpapi_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/fault"
+	"github.com/tokenkeep/tokenkeep/internal/httpapi"
+	"github.com/tokenkeep/tokenkeep/internal/secret"
+)
+
+var uuid4 = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
+
+func TestTraceIDsAreTakenWhenWellFormedAndMadeOtherwise(t *testing.T) {
+	e := newEdge(t, httpapi.Options{}, httpapi.Route{Pattern: "GET /x", Who: httpapi.Open, Handle: func(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
+		w.Header().Set("SVC-TRACE-ID", "of-the-handler")
+		w.Header().Set("X-Seen", httpapi.TraceID(r.Context()))
+		return nil
+	}})
+	for name, tt := range map[string]struct {
+		sent  []string
+		taken bool
+	}{
+		"none":                    {nil, false},
+		"one":                     {[]string{"Abc_1.2-3"}, true},
+		"one character":           {[]string{"a"}, true},
+		"128 characters":          {[]string{strings.Repeat("a", 128)}, true},
+		"129 characters":          {[]string{strings.Repeat("a", 129)}, false},
+		"empty":                   {[]string{""}, false},
+		"two":                     {[]string{"a", "b"}, false},
+		"a space inside":          {[]string{"a b"}, false},
+		"a slash":                 {[]string{"a/b"}, false},
+		"another script":          {[]string{"añb"}, false},
+		"a newline":               {[]string{"a\nb"}, false},
+		"a card number":           {[]string{planted}, false},
+		"a card number inside":    {[]string{"req-" + planted + "-1"}, false},
+		"digits that are no card": {[]string{"424242424241"}, true},
+		"a uuid":                  {[]string{"0b94a2d9-7a27-4a43-9a41-2ff6b0b4d9f3"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var headers []string
+			for _, s := range tt.sent {
+				headers = append(headers, "SVC-TRACE-ID", s)
+			}
+			w := e.do("GET", "/x", nil, headers...)
+			got := w.Header().Values("SVC-TRACE-ID")
+			if len(got) != 1 || got[0] != w.Header().Get("X-Seen") {
+				t.Fatalf("trace ids %q, the handler saw %q", got, w.Header().Get("X-Seen"))
+			}
+			if tt.taken != (len(tt.sent) > 0 && got[0] == tt.sent[0]) || !tt.taken && !uuid4.MatchString(got[0]) {
+				t.Errorf("trace id for %q = %q, want it taken: %v", tt.sent, got[0], tt.taken)
+			}
+		})
+	}
+}
+
+func TestThePrefixNamesEveryHeader(t *testing.T) {
+	e := newEdge(t, httpapi.Options{HeaderPrefix: "bt"}, httpapi.Route{Pattern: "GET /x", Handle: answer})
+	w := e.do("GET", "/x", nil, "BT-API-KEY", goodKey, "BT-TRACE-ID", "t-1")
+	if w.Code != 200 || w.Header().Get("BT-TRACE-ID") != "t-1" || w.Header().Get("SVC-TRACE-ID") != "" ||
+		!strings.Contains(w.Header().Get("Access-Control-Expose-Headers"), "BT-PROXY-DESTINATION-STATUS") {
+		t.Errorf("GET /x = %d %v, want 200 under the prefix BT", w.Code, w.Header())
+	}
+	if w := e.do("GET", "/x", nil, "SVC-API-KEY", goodKey); w.Code != 401 {
+		t.Errorf("a key under another prefix = %d, want 401", w.Code)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("New accepted a prefix with a space")
+		}
+	}()
+	httpapi.New(httpapi.Options{HeaderPrefix: "A B"}, nil)
+}
+
+func TestRowsLetOnlyKnownCallersIn(t *testing.T) {
+	var seen access.Caller
+	show := func(_ http.ResponseWriter, _ *http.Request, c access.Caller) error { seen = c; return nil }
+	late := func(_ http.ResponseWriter, r *http.Request, _ access.Caller) (err error) {
+		seen, err = httpapi.Authenticate(r)
+		return err
+	}
+	rows := []httpapi.Route{
+		{Pattern: "GET /keyed", Handle: show},
+		{Pattern: "GET /open", Who: httpapi.Open, Handle: show},
+		{Pattern: "GET /late", Who: httpapi.Open, Handle: late},
+	}
+	known := func(tenant string, err error) func(context.Context, secret.Text) (access.Caller, error) {
+		return func(context.Context, secret.Text) (access.Caller, error) {
+			return access.TestCaller(t, tenant, "app-1"), err
+		}
+	}
+	key := []string{"SVC-API-KEY", goodKey}
+	for name, tt := range map[string]struct {
+		authenticate func(context.Context, secret.Text) (access.Caller, error)
+		path         string
+		headers      []string
+		status       int
+		tenant       string
+	}{
+		"a good key":             {nil, "/keyed", key, 200, "tenant-1"},
+		"no key":                 {nil, "/keyed", nil, 401, ""},
+		"an empty key":           {nil, "/keyed", []string{"SVC-API-KEY", ""}, 401, ""},
+		"an unknown key":         {nil, "/keyed", []string{"SVC-API-KEY", "no"}, 401, ""},
+		"two keys":               {nil, "/keyed", append(key, key...), 401, ""},
+		"two keys, one empty":    {nil, "/keyed", append(key, "SVC-API-KEY", ""), 401, ""},
+		"a key in the wrong one": {nil, "/keyed", []string{"Authorization", goodKey}, 401, ""},
+		"a caller of no tenant":  {known("", nil), "/keyed", key, 401, ""},
+		"not yet authorized":     {known("t", fault.New(fault.Forbidden, "no")), "/keyed", key, 403, ""},
+		"the store is down":      {known("t", errors.New("store")), "/keyed", key, 500, ""},
+		"open without a key":     {nil, "/open", nil, 200, ""},
+		"open with a bad key":    {nil, "/open", []string{"SVC-API-KEY", "no"}, 200, ""},
+		"open with a good key":   {nil, "/open", key, 200, ""},
+		"late without a key":     {nil, "/late", nil, 401, ""},
+		"late with a good key":   {nil, "/late", key, 200, "tenant-1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEdge(t, httpapi.Options{Authenticate: tt.authenticate}, rows...)
+			seen = access.Caller{}
+			if w := e.do("GET", tt.path, nil, tt.headers...); w.Code != tt.status || seen.Tenant() != tt.tenant {
+				t.Errorf("GET %s = %d for tenant %q, want %d for %q", tt.path, w.Code, seen.Tenant(), tt.status, tt.tenant)
+			}
+			if strings.Contains(e.log.String(), goodKey) {
+				t.Error("the log holds the key")
+			}
+		})
+	}
+	t.Run("no way to authenticate", func(t *testing.T) {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest("GET", "/keyed", nil)
+		r.Header.Set("SVC-API-KEY", goodKey)
+		httpapi.New(httpapi.Options{}, rows).ServeHTTP(w, r)
+		if w.Code != 401 {
+			t.Errorf("GET /keyed = %d, want 401", w.Code)
+		}
+	})
+}
+
+func TestIdempotencyKeysArePrintable(t *testing.T) {
+	var got string
+	read := func(_ http.ResponseWriter, r *http.Request, _ access.Caller) (err error) {
+		got, err = httpapi.IdempotencyKey(r)
+		return err
+	}
+	e := newEdge(t, httpapi.Options{},
+		httpapi.Route{Pattern: "POST /x", Who: httpapi.Open, Idempotent: true, Handle: read},
+		httpapi.Route{Pattern: "POST /y", Who: httpapi.Open, Handle: read})
+	for name, tt := range map[string]struct {
+		path   string
+		sent   []string
+		status int
+		want   string
+	}{
+		"none":                     {"/x", nil, 200, ""},
+		"one":                      {"/x", []string{"a b-1"}, 200, "a b-1"},
+		"200 characters":           {"/x", []string{strings.Repeat("é", 200)}, 200, strings.Repeat("é", 200)},
+		"201 characters":           {"/x", []string{strings.Repeat("a", 201)}, 400, ""},
+		"empty":                    {"/x", []string{""}, 400, ""},
+		"two":                      {"/x", []string{"a", "b"}, 400, ""},
+		"a control character":      {"/x", []string{"a\tb"}, 400, ""},
+		"not UTF-8":                {"/x", []string{"a\xff"}, 400, ""},
+		"where it does not matter": {"/y", []string{""}, 200, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got = ""
+			var headers []string
+			for _, s := range tt.sent {
+				headers = append(headers, "SVC-IDEMPOTENCY-KEY", s)
+			}
+			if w := e.do("POST", tt.path, nil, headers...); w.Code != tt.status || got != tt.want {
+				t.Errorf("POST %s with %q = %d %q, want %d %q", tt.path, tt.sent, w.Code, got, tt.status, tt.want)
+			}
+		})
+	}
+}
+
+func TestBrowsersMayCall(t *testing.T) {
+	copying := func(w http.ResponseWriter, _ *http.Request, _ access.Caller) error {
+		w.Header().Set("Access-Control-Allow-Origin", "https://destination.example")
+		w.Header().Set("Access-Control-Allow-Credentials", "true")
+		return nil
+	}
+	rows := []httpapi.Route{
+		{Pattern: "GET /tokens", Handle: answer},
+		{Pattern: "* /proxy/{rest...}", Who: httpapi.Open, Body: httpapi.Raw, Handle: copying},
+	}
+	preflight := []string{"Access-Control-Request-Method", "PUT", "Access-Control-Request-Headers", "x-" + planted}
+	for name, tt := range map[string]struct {
+		origins        []string
+		method, target string
+		headers        []string
+		status         int
+		allow, vary    string
+	}{
+		"a preflight":                {nil, "OPTIONS", "/tokens", append(preflight, "Origin", "https://a.example"), 204, "*", ""},
+		"a preflight of nothing":     {nil, "OPTIONS", "/nothing", append(preflight, "Origin", "https://a.example"), 204, "*", ""},
+		"a preflight of a proxy":     {nil, "OPTIONS", "/proxy/a", append(preflight, "Origin", "https://a.example"), 204, "*", ""},
+		"no preflight, for a proxy":  {nil, "OPTIONS", "/proxy/a", nil, 200, "*", ""},
+		"a request without a key":    {nil, "GET", "/tokens", []string{"Origin", "https://a.example"}, 401, "*", ""},
+		"a request":                  {nil, "GET", "/tokens", []string{"SVC-API-KEY", goodKey}, 200, "*", ""},
+		"what is not there":          {nil, "GET", "/nothing", []string{"Origin", "https://a.example"}, 404, "*", ""},
+		"a destination's own":        {nil, "GET", "/proxy/a", nil, 200, "*", ""},
+		"a listed origin":            {[]string{"https://a.example", "https://b.example"}, "GET", "/proxy/a", []string{"Origin", "https://b.example"}, 200, "https://b.example", "Origin"},
+		"an origin that is not":      {[]string{"https://a.example"}, "GET", "/proxy/a", []string{"Origin", "https://b.example"}, 200, "", "Origin"},
+		"no origin":                  {[]string{"https://a.example"}, "GET", "/proxy/a", nil, 200, "", "Origin"},
+		"a preflight that is listed": {[]string{"https://a.example"}, "OPTIONS", "/tokens", append(preflight, "Origin", "https://a.example"), 204, "https://a.example", "Origin"},
+		"a preflight that is not":    {[]string{"https://a.example"}, "OPTIONS", "/tokens", append(preflight, "Origin", "https://b.example"), 204, "", "Origin"},
+		"a list with a star":         {[]string{"*", "https://a.example"}, "GET", "/proxy/a", nil, 200, "*", ""},
+		"a health check":             {nil, "GET", "/healthz", []string{"Origin", "https://a.example"}, 200, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEdge(t, httpapi.Options{CORSOrigins: tt.origins}, rows...)
+			w := e.do(tt.method, tt.target, nil, tt.headers...)
+			h := w.Header()
+			if w.Code != tt.status || h.Get("Access-Control-Allow-Origin") != tt.allow || h.Get("Vary") != tt.vary {
+				t.Errorf("%s %s = %d origin %q vary %q, want %d %q %q", tt.method, tt.target, w.Code,
+					h.Get("Access-Control-Allow-Origin"), h.Get("Vary"), tt.status, tt.allow, tt.vary)
+			}
+			if h.Get("Access-Control-Allow-Credentials") != "" {
+				t.Error("credentials are allowed")
+			}
+			if exposed := h.Get("Access-Control-Expose-Headers"); (tt.allow != "") != strings.Contains(exposed, "SVC-TRACE-ID") {
+				t.Errorf("exposed headers are %q", exposed)
+			}
+			isAllowedPreflight := tt.status == 204 && tt.allow != ""
+			if allowed := h.Get("Access-Control-Allow-Headers"); isAllowedPreflight != strings.Contains(allowed, "SVC-API-KEY") || strings.Contains(allowed, planted) {
+				t.Errorf("allowed headers are %q", allowed)
+			}
+			if isAllowedPreflight != strings.Contains(h.Get("Access-Control-Allow-Methods"), "PATCH") {
+				t.Errorf("allowed methods are %q", h.Get("Access-Control-Allow-Methods"))
+			}
+			if h.Get("SVC-TRACE-ID") == "" {
+				t.Error("no trace id")
+			}
+		})
+	}
+}
+
+func TestRateLimitsRefuseAndRecover(t *testing.T) {
+	clock := time.Unix(1_700_000_000, 0)
+	e := newEdge(t, httpapi.Options{
+		Now:        func() time.Time { return clock },
+		RateLimits: httpapi.RateLimits{PerKey: httpapi.Rate{PerSecond: 0.5, Burst: 2}, PerAddress: httpapi.Rate{PerSecond: 1, Burst: 4}},
+	}, httpapi.Route{Pattern: "GET /x", Handle: answer}, httpapi.Route{Pattern: "GET /open", Who: httpapi.Open, Handle: answer})
+	type result struct {
+		Status               int
+		Retry, Policy, Quota string
+	}
+	call := func(path string, headers ...string) result {
+		w := e.do("GET", path, nil, headers...)
+		return result{w.Code, w.Header().Get("Retry-After"), w.Header().Get("RateLimit-Policy"), w.Header().Get("RateLimit")}
+	}
+	const both = `"address";q=4;w=4, "key";q=2;w=4`
+	for _, step := range []struct {
+		name    string
+		advance time.Duration
+		path    string
+		headers []string
+		want    result
+	}{
+		{"the first", 0, "/x", []string{"SVC-API-KEY", goodKey}, result{200, "", both, `"address";r=3;t=1, "key";r=1;t=2`}},
+		{"the second", 0, "/x", []string{"SVC-API-KEY", goodKey}, result{200, "", both, `"address";r=2;t=2, "key";r=0;t=4`}},
+		{"the key is used up", 0, "/x", []string{"SVC-API-KEY", goodKey}, result{429, "2", both, `"address";r=1;t=3, "key";r=0;t=4`}},
+		{"an unknown key has no bucket", 0, "/x", []string{"SVC-API-KEY", "no"}, result{401, "", `"address";q=4;w=4`, `"address";r=0;t=4`}},
+		{"the address is used up", 0, "/open", nil, result{429, "1", `"address";q=4;w=4`, `"address";r=0;t=4`}},
+		{"for what is not there too", 0, "/nothing", nil, result{429, "1", `"address";q=4;w=4`, `"address";r=0;t=4`}},
+		{"not for health checks", 0, "/healthz", nil, result{200, "", "", ""}},
+		{"later both have recovered", 2 * time.Second, "/x", []string{"SVC-API-KEY", goodKey}, result{200, "", both, `"address";r=1;t=3, "key";r=0;t=4`}},
+	} {
+		clock = clock.Add(step.advance)
+		if diff := cmp.Diff(step.want, call(step.path, step.headers...)); diff != "" {
+			t.Fatalf("%s: GET %s (-want +got)\n%s", step.name, step.path, diff)
+		}
+	}
+	metrics := e.exposition()
+	for _, want := range []string{`tokenkeep_http_rate_limited_total{limit="key"} 1`, `tokenkeep_http_rate_limited_total{limit="address"} 2`} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("metrics lack %s", want)
+		}
+	}
+	if strings.Contains(metrics+e.log.String(), goodKey) {
+		t.Error("the key was shown")
+	}
+}
+
+func TestAddressesShareABucketByNetwork(t *testing.T) {
+	for name, tt := range map[string]struct {
+		first, second string
+		shared        bool
+	}{
+		"the same address":          {"192.0.2.7:1", "192.0.2.7:2", true},
+		"the next address":          {"192.0.2.7:1", "192.0.2.8:1", false},
+		"the same /64":              {"[2001:db8::1]:1", "[2001:db8::ffff:1]:1", true},
+		"another /64":               {"[2001:db8::1]:1", "[2001:db8:0:1::1]:1", false},
+		"an IPv4 address in IPv6":   {"192.0.2.7:1", "[::ffff:192.0.2.7]:1", true},
+		"two IPv4 addresses in it":  {"[::ffff:192.0.2.8]:1", "[::ffff:192.0.2.7]:1", false},
+		"peers that have no number": {"@", "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEdge(t, httpapi.Options{
+				Now:        func() time.Time { return time.Unix(1, 0) },
+				RateLimits: httpapi.RateLimits{PerAddress: httpapi.Rate{PerSecond: 0.1}},
+			}, httpapi.Route{Pattern: "GET /x", Who: httpapi.Open, Handle: answer})
+			var codes []int
+			for _, addr := range []string{tt.first, tt.second} {
+				r, w := httptest.NewRequest("GET", "/x", nil), httptest.NewRecorder()
+				r.RemoteAddr = addr
+				e.ServeHTTP(w, r)
+				codes = append(codes, w.Code)
+			}
+			want := 200
+			if tt.shared {
+				want = 429
+			}
+			if codes[0] != 200 || codes[1] != want {
+				t.Errorf("%s then %s = %v, want 200 then %d", tt.first, tt.second, codes, want)
+			}
+		})
+	}
+}
+
+func TestManyAddressesDoNotFillTheMemory(t *testing.T) {
+	e := newEdge(t, httpapi.Options{
+		Now:        func() time.Time { return time.Unix(1, 0) },
+		RateLimits: httpapi.RateLimits{PerAddress: httpapi.Rate{PerSecond: 0.1, Burst: 1}},
+	}, httpapi.Route{Pattern: "GET /x", Who: httpapi.Open, Handle: failing(nil)})
+	call := func(i int) int {
+		r, w := httptest.NewRequest("GET", "/x", nil), httptest.NewRecorder()
+		addr := netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
+		r.RemoteAddr = netip.AddrPortFrom(addr, 1).String()
+		e.ServeHTTP(w, r)
+		return w.Code
+	}
+	const tracked = 1 << 16
+	for i := range tracked + 1 {
+		if got := call(i); got != 200 {
+			t.Fatalf("address %d = %d, want 200", i, got)
+		}
+	}
+	if newest, oldest := call(tracked), call(0); newest != 429 || oldest != 200 {
+		t.Errorf("the newest address = %d, the oldest = %d; want 429, and 200 as it was forgotten", newest, oldest)
+	}
+}
+
+func TestTheClientAddressIsBelievedFromTrustedProxiesAlone(t *testing.T) {
+	trusted := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8:1::/48")}
+	for name, tt := range map[string]struct {
+		peer      string
+		forwarded []string
+		want      string
+	}{
+		"no proxy":                      {"192.0.2.1:1", nil, "192.0.2.1"},
+		"a stranger's word":             {"192.0.2.1:1", []string{"203.0.113.9"}, "192.0.2.1"},
+		"a proxy's word":                {"10.0.0.1:1", []string{"203.0.113.9"}, "203.0.113.9"},
+		"a proxy over IPv6":             {"[2001:db8:1::1]:1", []string{"2001:db8:2::9"}, "2001:db8:2::9"},
+		"a proxy mapped into IPv6":      {"[::ffff:10.0.0.1]:1", []string{"203.0.113.9"}, "203.0.113.9"},
+		"the rightmost that counts":     {"10.0.0.1:1", []string{"198.51.100.1, 203.0.113.9, 10.1.1.1"}, "203.0.113.9"},
+		"several lines":                 {"10.0.0.1:1", []string{"198.51.100.1", "203.0.113.9", "10.1.1.1"}, "203.0.113.9"},
+		"with a port":                   {"10.0.0.1:1", []string{"203.0.113.9:443"}, "203.0.113.9"},
+		"IPv6 with a port":              {"10.0.0.1:1", []string{"[2001:db8:2::9]:443"}, "2001:db8:2::9"},
+		"only proxies":                  {"10.0.0.1:1", []string{"10.2.2.2, 10.1.1.1"}, "10.2.2.2"},
+		"a proxy that says nothing":     {"10.0.0.1:1", nil, "10.0.0.1"},
+		"nonsense":                      {"10.0.0.1:1", []string{"4242424242424242"}, "10.0.0.1"},
+		"nonsense left of a proxy":      {"10.0.0.1:1", []string{"203.0.113.9, unknown, 10.1.1.1"}, "10.1.1.1"},
+		"nonsense left of the client":   {"10.0.0.1:1", []string{"unknown, 203.0.113.9"}, "203.0.113.9"},
+		"an empty place":                {"10.0.0.1:1", []string{"203.0.113.9,,"}, "10.0.0.1"},
+		"an IPv6 zone is left out":      {"[fe80::1%eth0]:1", nil, "fe80::1"},
+		"a very long list is no matter": {"10.0.0.1:1", []string{strings.Repeat("10.1.1.1,", 5000) + "10.1.1.2"}, "10.1.1.1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var seen netip.Addr
+			e := newEdge(t, httpapi.Options{TrustedProxies: trusted}, httpapi.Route{Pattern: "GET /x", Who: httpapi.Open, Handle: func(_ http.ResponseWriter, r *http.Request, _ access.Caller) error {
+				seen = httpapi.ClientAddr(r.Context())
+				return nil
+			}})
+			r := httptest.NewRequest("GET", "/x", nil)
+			r.RemoteAddr = tt.peer
+			r.Header["X-Forwarded-For"] = tt.forwarded
+			e.ServeHTTP(httptest.NewRecorder(), r)
+			if seen.String() != tt.want || e.records()[0]["client"] != tt.want {
+				t.Errorf("client of %s forwarding %.60q = %s, want %s", tt.peer, tt.forwarded, seen, tt.want)
+			}
+		})
+	}
+}
+
+func TestPagesAreParsedAndWritten(t *testing.T) {
+	const pageWords, sizeWords = "must be a whole number from 1", "must be a whole number from 1 to 100"
+	for name, tt := range map[string]struct {
+		query string
+		want  httpapi.Page
+		bad   map[string][]string
+	}{
+		"defaults":          {"", httpapi.Page{Number: 1, Size: 20}, nil},
+		"both":              {"page=3&size=100", httpapi.Page{Number: 3, Size: 100}, nil},
+		"the first counts":  {"page=3&page=x", httpapi.Page{Number: 3, Size: 20}, nil},
+		"far away":          {"page=2147483647&size=100", httpapi.Page{Number: 1<<31 - 1, Size: 100}, nil},
+		"page zero":         {"page=0", httpapi.Page{}, map[string][]string{"page": {pageWords}}},
+		"size zero":         {"size=0", httpapi.Page{}, map[string][]string{"size": {sizeWords}}},
+		"size too large":    {"size=101", httpapi.Page{}, map[string][]string{"size": {sizeWords}}},
+		"both wrong":        {"page=-1&size=abc", httpapi.Page{}, map[string][]string{"page": {pageWords}, "size": {sizeWords}}},
+		"empty":             {"page=", httpapi.Page{}, map[string][]string{"page": {pageWords}}},
+		"a fraction":        {"page=1.5", httpapi.Page{}, map[string][]string{"page": {pageWords}}},
+		"beyond all bounds": {"page=99999999999999999999", httpapi.Page{}, map[string][]string{"page": {pageWords}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q, err := url.ParseQuery(tt.query)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := httpapi.PageOf(q)
+			if diff := cmp.Diff(tt.bad, fault.Of(err).Fields()); diff != "" {
+				t.Errorf("PageOf(%q) errors (-want +got)\n%s", tt.query, diff)
+			}
+			if tt.bad == nil && got != tt.want {
+				t.Errorf("PageOf(%q) = %+v, want %+v", tt.query, got, tt.want)
+			}
+		})
+	}
+	for name, tt := range map[string]struct {
+		page  httpapi.Page
+		total int64
+		items []int
+		want  string
+	}{
+		"nothing":      {httpapi.Page{Number: 1, Size: 20}, 0, nil, `{"pagination":{"total_items":0,"page_number":1,"page_size":20,"total_pages":0},"data":[]}`},
+		"one too many": {httpapi.Page{Number: 2, Size: 2}, 3, []int{3}, `{"pagination":{"total_items":3,"page_number":2,"page_size":2,"total_pages":2},"data":[3]}`},
+		"past the end": {httpapi.Page{Number: 9, Size: 2}, 2, nil, `{"pagination":{"total_items":2,"page_number":9,"page_size":2,"total_pages":1},"data":[]}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := httptest.NewRecorder()
+			if err := httpapi.WritePage(w, tt.page, tt.total, tt.items); err != nil || w.Body.String() != tt.want {
+				t.Errorf("WritePage = %s, %v; want %s", w.Body, err, tt.want)
+			}
+		})
+	}
+	if got := (httpapi.Page{Number: 1<<31 - 1, Size: 100}).Offset(); got != 214748364600 {
+		t.Errorf("Offset of the last page = %d", got)
+	}
+}
+
+func TestQueriesAreBounded(t *testing.T) {
+	for name, tt := range map[string]struct {
+		query string
+		ok    bool
+	}{
+		"repeated keys":       {"id=a&id=b", true},
+		"as many as may be":   {strings.Repeat("id=a&", 999), true},
+		"too many":            {strings.Repeat("id=a&", 1000), false},
+		"a broken escape":     {"id=%zz", false},
+		"a semicolon":         {"a=1;b=2", false},
+		"a NUL":               {"id=%00", false},
+		"not UTF-8":           {"id=%ff", false},
+		"a name not of UTF-8": {"%ff=1", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := httptest.NewRequest("GET", "/tokens", nil)
+			r.URL.RawQuery = tt.query
+			q, err := httpapi.Query(r)
+			if tt.ok != (err == nil) || !tt.ok && !errors.Is(err, fault.Invalid) {
+				t.Errorf("Query(%.40q) = %d parameters, %v", tt.query, len(q), err)
+			}
+		})
+	}
+}
+
+func TestHealthAndDraining(t *testing.T) {
+	var notReady error
+	e := newEdge(t, httpapi.Options{Ready: func(context.Context) error { return notReady }},
+		httpapi.Route{Pattern: "GET /x", Who: httpapi.Open, Handle: answer})
+	check := func(when, path string, status int, body, connection string) {
+		t.Helper()
+		w := e.do("GET", path, nil)
+		if w.Code != status || body != "" && w.Body.String() != body || w.Header().Get("Connection") != connection {
+			t.Errorf("%s: GET %s = %d %s %v, want %d %s", when, path, w.Code, w.Body, w.Header(), status, body)
+		}
+		if status == 503 && (w.Header().Get("Retry-After") == "" || problem(t, w).Title != "Service Unavailable") {
+			t.Errorf("%s: GET %s = %v %s, want a problem with Retry-After", when, path, w.Header(), w.Body)
+		}
+	}
+	check("ready", "/healthz", 200, `{"status":"ok"}`, "")
+	check("ready", "/readyz", 200, `{"status":"ready"}`, "")
+	notReady = errors.New("the store is away")
+	check("not ready", "/healthz", 200, `{"status":"ok"}`, "")
+	check("not ready", "/readyz", 503, "", "")
+	if !strings.Contains(e.log.String(), "the store is away") {
+		t.Error("the log does not say why")
+	}
+	notReady = nil
+	e.Drain()
+	check("draining", "/healthz", 200, `{"status":"ok"}`, "close")
+	check("draining", "/readyz", 503, "", "close")
+	check("draining", "/x", 200, `{"said":"ok"}`, "close")
+	check("draining", "/nothing", 404, "", "close")
+}
+
+func TestMetricsCountByPatternAlone(t *testing.T) {
+	e := newEdge(t, httpapi.Options{}, httpapi.Route{Pattern: "GET /tokens/{id}", Who: httpapi.Open, Handle: answer})
+	shared := httpapi.New(httpapi.Options{Metrics: e.registry}, []httpapi.Route{
+		{Pattern: "GET /metrics", Who: httpapi.Open, Operator: true, Handle: httpapi.Serve(promhttp.HandlerFor(e.registry, promhttp.HandlerOpts{}))},
+	})
+	e.do("GET", "/tokens/a", nil)
+	e.do("GET", "/tokens/b", nil)
+	e.do("BREW", "/coffee", nil)
+	w := httptest.NewRecorder()
+	shared.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	for _, want := range []string{
+		`tokenkeep_http_requests_total{method="GET",route="GET /tokens/{id}",status="2xx"} 2`,
+		`tokenkeep_http_requests_total{method="OTHER",route="unmatched",status="4xx"} 1`,
+		`tokenkeep_http_request_duration_seconds_count{route="GET /tokens/{id}"} 2`,
+		`tokenkeep_http_requests_in_flight 1`,
+		`tokenkeep_http_panics_total 0`,
+		`tokenkeep_http_connection_errors_total 0`,
+	} {
+		if !strings.Contains(w.Body.String(), want) {
+			t.Errorf("metrics lack %s in\n%s", want, w.Body)
+		}
+	}
+}
