@@ -528,3 +528,17 @@ func TestMetricsCountByPatternAlone(t *testing.T) {
 		}
 	}
 }
+
+func TestOutsideARequestThereIsNothingToRead(t *testing.T) {
+	r := httptest.NewRequest("POST", "/x", strings.NewReader("{}"))
+	_, authErr := httpapi.Authenticate(r)
+	_, keyErr := httpapi.IdempotencyKey(r)
+	for name, err := range map[string]error{"Decode": httpapi.Decode(r, new(document)), "Authenticate": authErr, "IdempotencyKey": keyErr} {
+		if err == nil || fault.Of(err).Kind() != fault.Internal {
+			t.Errorf("%s = %v, want our own failure", name, err)
+		}
+	}
+	if id, addr := httpapi.TraceID(r.Context()), httpapi.ClientAddr(r.Context()); id != "" || addr.IsValid() {
+		t.Errorf("TraceID, ClientAddr = %q, %v; want none", id, addr)
+	}
+}

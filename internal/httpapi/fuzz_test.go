@@ -13,8 +13,8 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 )
 
-// FuzzDecode holds that what is taken is valid, not too deep, and read the
-// same by another decoder, and that what is refused is refused with a 400.
+// FuzzDecode holds that what is taken is valid by another decoder's judgement,
+// not too deep and kept as sent, and that what is refused is the caller's fault.
 func FuzzDecode(f *testing.F) {
 	for _, s := range []string{
 		`{}`, `{"name":"a","count":1,"rules":[{"container":"/a/"}],"metadata":{"k":"v"},"data":[1.10,1e400]}`, `null`, `[]`, `{"name":1}`,

@@ -157,24 +157,30 @@ func mismatch(t reflect.Type, err error) error {
 	case !whole:
 		return fault.Field(path, "holds a value of the wrong type")
 	}
-	return fault.Field(path, expectation(semantic.GoType))
+	return fault.Field(path, expectation(semantic))
 }
 
 // expectation says in constant words what a member should have been.
-func expectation(t reflect.Type) string {
-	if t == nil {
+func expectation(err *json.SemanticError) string {
+	if err.GoType == nil {
 		return "is not valid"
 	}
-	switch t.Kind() {
-	case reflect.String:
-		return "must be a string"
-	case reflect.Bool:
-		return "must be true or false"
+	kind := err.GoType.Kind()
+	switch kind {
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
 		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		return "must be a whole number in range"
 	case reflect.Float32, reflect.Float64:
 		return "must be a number in range"
+	}
+	if err.Err != nil { // of the right JSON type, but its own decoder refused it
+		return "is not valid"
+	}
+	switch kind {
+	case reflect.String:
+		return "must be a string"
+	case reflect.Bool:
+		return "must be true or false"
 	case reflect.Slice, reflect.Array:
 		return "must be an array"
 	case reflect.Struct, reflect.Map:
@@ -230,7 +236,8 @@ func fieldNamed(t reflect.Type, name string) (reflect.Type, bool) {
 // WriteJSON answers with v. Numbers in raw values stay as they are, members of
 // maps are sorted, and nothing is escaped for HTML.
 func WriteJSON(w http.ResponseWriter, status int, v any) error {
-	body, err := json.Marshal(v, json.Deterministic(true))
+	// Raw values were checked for duplicate names when they came in.
+	body, err := json.Marshal(v, json.Deterministic(true), jsontext.AllowDuplicateNames(true))
 	if err != nil {
 		// The error names the member, whose name may be a caller's.
 		return fmt.Errorf("encode an answer of type %T", v)

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
@@ -25,6 +26,7 @@ type document struct {
 	Rules    []rule            `json:"rules"`
 	Owner    *owner            `json:"owner"`
 	Any      any               `json:"any"`
+	When     time.Time         `json:"when,omitzero"`
 	Extra
 }
 
@@ -163,6 +165,7 @@ func TestMembersOfTheWrongTypeAreNamedAsFarAsWeKnowThem(t *testing.T) {
 		"a list inside a list":    {`{"rules":[{"permissions":["a",4242424242424242]}]}`, map[string][]string{"rules.0.permissions.1": {"must be a string"}}},
 		"an element of a list":    {`{"rules":["4242424242424242"]}`, map[string][]string{"rules.0": {"must be an object"}}},
 		"under a caller's name":   {`{"metadata":{"4242424242424242":1}}`, map[string][]string{"metadata": {"holds a value of the wrong type"}}},
+		"a string of its own":     {`{"when":"4242424242424242"}`, map[string][]string{"when": {"is not valid"}}},
 		"an embedded member":      {`{"note":4242424242424242}`, map[string][]string{"note": {"must be a string"}}},
 		"a list for a map":        {`{"metadata":["4242424242424242"]}`, map[string][]string{"metadata": {"must be an object"}}},
 		"a path with odd letters": {`{"metadata":{"a/b~c.4242424242424242":[]}}`, map[string][]string{"metadata": {"holds a value of the wrong type"}}},

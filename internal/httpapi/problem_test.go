@@ -69,6 +69,11 @@ func TestARowMayShapeItsErrors(t *testing.T) {
 	if w.Code != 401 || w.Body.String() != want {
 		t.Errorf("GET /proxy/a = %d %s, want 401 %s", w.Code, w.Body, want)
 	}
+	row.Problem = func(api.Problem) any { return make(chan int) }
+	e = newEdge(t, httpapi.Options{}, row)
+	if w := e.do("GET", "/proxy/a", nil); w.Code != 401 || w.Body.Len() != 0 || !strings.Contains(e.log.String(), "encode an answer") {
+		t.Errorf("a shape that cannot be encoded = %d %s, want a bare 401 and a record of it", w.Code, w.Body)
+	}
 }
 
 func TestOneRecordPerRequest(t *testing.T) {
@@ -126,15 +131,19 @@ func TestAPanicBecomesAnAlarmAndAProblem(t *testing.T) {
 		boom func()
 		says string
 	}{
-		"a value":          {func() { panic(secretPanic{planted}) }, "withheld: not an error of the runtime"},
-		"a text":           {func() { panic("card " + planted) }, "withheld: not an error of the runtime"},
-		"an error":         {func() { panic(errors.New(planted)) }, "withheld: not an error of the runtime"},
-		"of the runtime":   {func() { i := 5; _ = []int{1}[i] }, "runtime error: index out of range [5] with length 1"},
-		"with our numbers": {func() { i := 4242424242424242; _ = []int{1}[i] }, "withheld: the error's text holds a card number"},
+		"a value":               {func() { panic(secretPanic{planted}) }, "withheld: not an error of the runtime"},
+		"a text":                {func() { panic("card " + planted) }, "withheld: not an error of the runtime"},
+		"an error":              {func() { panic(errors.New(planted)) }, "withheld: not an error of the runtime"},
+		"of the runtime":        {func() { i := 5; _ = []int{1}[i] }, "runtime error: index out of range [5] with length 1"},
+		"a status that is none": {nil, "withheld: not an error of the runtime"},
+		"with our numbers":      {func() { i := 4242424242424242; _ = []int{1}[i] }, "withheld: the error's text holds a card number"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newEdge(t, httpapi.Options{}, httpapi.Route{Pattern: "GET /boom", Who: httpapi.Open, Handle: func(w http.ResponseWriter, _ *http.Request, _ access.Caller) error {
 				w.Header().Set("ETag", "x")
+				if tt.boom == nil {
+					w.WriteHeader(42)
+				}
 				tt.boom()
 				return nil
 			}})

@@ -164,6 +164,11 @@ func TestAnAnswerStreamsAsItIsFlushed(t *testing.T) {
 		if err := c.SetWriteDeadline(time.Time{}); err != nil {
 			t.Errorf("the deadline cannot be set: %v", err)
 		}
+		w.WriteHeader(http.StatusEarlyHints)
+		if err := c.Flush(); err != nil {
+			t.Errorf("flush before a byte: %v", err)
+		}
+		w.WriteHeader(http.StatusTeapot) // too late
 		_, _ = io.WriteString(w, "one\n")
 		if err := c.Flush(); err != nil {
 			t.Errorf("flush: %v", err)
@@ -181,7 +186,7 @@ func TestAnAnswerStreamsAsItIsFlushed(t *testing.T) {
 	first, err := lines.ReadString('\n') // arrives while the handler waits
 	close(read)
 	second, _ := lines.ReadString('\n')
-	if first != "one\n" || second != "two\n" || err != nil || response.Header.Get("SVC-TRACE-ID") == "" {
-		t.Errorf("read %q, %q, %v; want one and two", first, second, err)
+	if first != "one\n" || second != "two\n" || err != nil || response.StatusCode != 200 || response.Header.Get("SVC-TRACE-ID") == "" {
+		t.Errorf("read %d %q, %q, %v; want 200, one and two", response.StatusCode, first, second, err)
 	}
 }
