@@ -46,10 +46,10 @@ type exchange struct {
 	caller  access.Caller
 	before  http.Header // what stood in the answer before the handler ran
 
-	closing   bool   // the connection is not fit for another request
-	keepAllow string // the Allow header of a 405
-	policies  []string
-	quotas    []string
+	closing  bool   // the connection is not fit for another request
+	allow    string // the Allow header of a 405
+	policies []string
+	quotas   []string
 
 	status int // 0 until the answer has begun
 	bytes  int64

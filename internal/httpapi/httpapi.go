@@ -181,15 +181,12 @@ func (h *Handler) serve(x *exchange, r *http.Request) error {
 		}
 	}
 	if x.row == nil {
-		if m.allow == "" {
-			return noMatch
-		}
-		x.Header().Set("Allow", m.allow)
-		if r.Method == http.MethodOptions {
+		if m.allow != "" && r.Method == http.MethodOptions {
+			x.Header().Set("Allow", m.allow)
 			x.WriteHeader(http.StatusNoContent)
 			return nil
 		}
-		x.keepAllow = m.allow
+		x.allow = m.allow
 		return noMatch
 	}
 	var caller access.Caller
@@ -204,8 +201,7 @@ func (h *Handler) serve(x *exchange, r *http.Request) error {
 	case NoBody:
 		r.Body = http.NoBody
 	case JSON, MergePatch:
-		// The writer below ours: it closes the connection of a body that is too large.
-		r.Body = http.MaxBytesReader(x.out, r.Body, h.options.MaxBody)
+		r.Body = http.MaxBytesReader(x, r.Body, h.options.MaxBody)
 	}
 	return x.row.Handle(x, r, caller)
 }

@@ -68,8 +68,8 @@ func (x *exchange) writeProblem(err error) {
 	clear(header)
 	maps.Copy(header, x.before)
 	x.setDefaults()
-	if x.keepAllow != "" {
-		header.Set("Allow", x.keepAllow)
+	if x.allow != "" {
+		header.Set("Allow", x.allow)
 	}
 	p := ProblemOf(err, x.trace)
 	if p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable {

@@ -32,6 +32,8 @@ func routingTable() []httpapi.Route {
 		showRoute("GET /applications/{id}/keys/{key}", "id", "key"),
 		showRoute("GET /applications/key"),
 		showRoute("GET /v2/tokens"),
+		showRoute("GET /files/{id}/meta", "id"),
+		showRoute("GET /files/{rest...}", "rest"),
 		showRoute("* /proxy/{rest...}", "rest"),
 	}
 }
@@ -87,6 +89,8 @@ func TestRoutesAreFoundByPathAndMethod(t *testing.T) {
 		"an id that is not utf-8":           {"GET /tokens/%FF", "", "", 400, ""},
 		"an overlong encoding of a slash":   {"GET /tokens/%C0%AF", "", "", 400, ""},
 		"a NUL where nothing is":            {"GET /nothing/%00", "", "", 404, ""},
+		"an id before a rest":               {"GET /files/a/meta", "GET /files/{id}/meta", "a", 200, ""},
+		"a rest after a way that ended":     {"GET /files/a/b", "GET /files/{rest...}", "/a/b", 200, ""},
 		"a deep path":                       {"GET /" + strings.Repeat("a/", 10_000), "", "", 404, ""},
 		"a deep path of slashes":            {"GET " + strings.Repeat("/", 10_000), "", "", 404, ""},
 		"an absolute target":                {"GET http://elsewhere.example/tokens/abc", "GET /tokens/{id}", "abc", 200, ""},
