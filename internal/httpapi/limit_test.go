@@ -98,15 +98,15 @@ func TestAddressesShareABucketByNetwork(t *testing.T) {
 }
 
 func TestManyAddressesDoNotFillTheMemory(t *testing.T) {
-	e := newEdge(t, httpapi.Options{
+	h := httpapi.New(httpapi.Options{
 		Now:        func() time.Time { return time.Unix(1, 0) },
 		RateLimits: httpapi.RateLimits{PerAddress: httpapi.Rate{PerSecond: 0.1, Burst: 1}},
-	}, httpapi.Route{Pattern: "GET /x", Who: httpapi.Open, Handle: failing(nil)})
+	}, []httpapi.Route{{Pattern: "GET /x", Who: httpapi.Open, Handle: failing(nil)}})
 	call := func(i int) int {
 		r, w := httptest.NewRequest("GET", "/x", nil), httptest.NewRecorder()
 		addr := netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
 		r.RemoteAddr = netip.AddrPortFrom(addr, 1).String()
-		e.ServeHTTP(w, r)
+		h.ServeHTTP(w, r)
 		return w.Code
 	}
 	const tracked = 1 << 16

@@ -56,7 +56,7 @@ func talk(t *testing.T, addr, request string, half bool) string {
 
 func TestBadConnectionsEndCleanly(t *testing.T) {
 	e := jsonEdge(t, httpapi.Options{MaxBody: 1000})
-	addr := listen(t, e, httpapi.Limits{ReadHeaderTimeout: 300 * time.Millisecond, ReadTimeout: 300 * time.Millisecond, MaxHeaderBytes: 8 << 10})
+	addr := listen(t, e, httpapi.Limits{ReadHeaderTimeout: time.Second, ReadTimeout: time.Second, MaxHeaderBytes: 8 << 10})
 	const head = "POST /documents HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
 	for name, tt := range map[string]struct {
 		request string
