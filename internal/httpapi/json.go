@@ -41,11 +41,14 @@ var (
 // are compared as written, unknown members are ignored, and a jsontext.Value
 // keeps its part of the body as it was sent, numbers digit by digit. A null
 // leaves a member at its zero value, and in a jsontext.Value it is a null.
-// Every error is a fault, and none repeats the body.
+// Every error that the caller caused is a fault, and none repeats the body.
 func Decode(r *http.Request, v any) error {
 	x := exchangeOf(r.Context())
 	if x == nil {
 		return errNoExchange
+	}
+	if x.row.Body != JSON && x.row.Body != MergePatch {
+		return errors.New("httpapi: Decode in a row whose body is neither JSON nor a merge patch")
 	}
 	body, err := x.readBody(r)
 	if err != nil {

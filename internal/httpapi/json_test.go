@@ -337,6 +337,19 @@ func TestARowWithoutABodyReadsNone(t *testing.T) {
 	}
 }
 
+func TestDecodeServesOnlyRowsWithABound(t *testing.T) {
+	for name, body := range map[string]httpapi.Body{"no body": httpapi.NoBody, "a raw body": httpapi.Raw} {
+		t.Run(name, func(t *testing.T) {
+			stream := &endless{}
+			e := newEdge(t, httpapi.Options{}, echoRow("POST /documents", body))
+			w := e.do("POST", "/documents", stream, "Content-Type", "application/json")
+			if w.Code != 500 || stream.read > 0 {
+				t.Errorf("POST /documents = %d after %d bytes, want 500 after none", w.Code, stream.read)
+			}
+		})
+	}
+}
+
 func TestAnAnswerThatCannotBeEncodedIsOurFailure(t *testing.T) {
 	e := newEdge(t, httpapi.Options{}, httpapi.Route{Pattern: "GET /broken", Who: httpapi.Open, Handle: func(w http.ResponseWriter, _ *http.Request, _ access.Caller) error {
 		w.Header().Set("Location", "/elsewhere")
