@@ -1,11 +1,12 @@
 // Package powercut is test support: it lets a test cut the power under SQLite
 // and look at what a disk could show afterwards.
 //
-// A Recorder is a SQLite VFS that passes every call on to the default one and
-// writes down what has not yet been synced. Cut freezes one instant, while the
-// databases run on; Disk.Write makes folders out of it, each a state in which
-// the files could come back. A test opens them without the recorder and checks
-// that they hold whatever had been acknowledged at that instant.
+// A Recorder is a SQLite VFS that works on real files through the default one
+// and writes down what has not yet been synced. A sync goes no further than the
+// recorder. Cut freezes one instant, while the databases run on; Disk.Write
+// makes folders out of it, each a state in which the files could come back. A
+// test opens them without the recorder and checks that they hold whatever had
+// been acknowledged at that instant.
 //
 // What is modelled:
 //

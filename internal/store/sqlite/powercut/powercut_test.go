@@ -37,7 +37,7 @@ func TestAPowerCutTakesWhatTheSettingsAllow(t *testing.T) {
 			seed := rand.Uint64()
 			rng := rand.New(rand.NewPCG(seed, 0))
 			dir := t.TempDir()
-			before := open(t, dir, "", "journal_mode("+tt.journal+")")
+			before := open(t, dir, "", "journal_mode("+tt.journal+")", "synchronous(off)")
 			createTables(t, before)
 			before.Close()
 			rec := powercut.New(t, dir)
@@ -81,8 +81,8 @@ func TestLosingNothingGivesTheFilesAsTheyAre(t *testing.T) {
 		"wal":      {"journal_mode(wal)", "synchronous(normal)"},
 		"delete":   {"journal_mode(delete)", "synchronous(off)"},
 		"persist":  {"journal_mode(persist)", "synchronous(off)"},
-		"mapped":   {"journal_mode(wal)", "mmap_size(1000000)"},
-		"vacuumed": {"auto_vacuum(full)", "journal_mode(truncate)"},
+		"mapped":   {"journal_mode(wal)", "synchronous(normal)", "mmap_size(1000000)"},
+		"vacuumed": {"auto_vacuum(full)", "journal_mode(truncate)", "synchronous(off)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -131,7 +131,7 @@ func files(t *testing.T, dir string) map[string][]byte {
 
 func TestWhatWasThereBeforeTheRecorderIsSafe(t *testing.T) {
 	dir := t.TempDir()
-	before := open(t, dir, "", "journal_mode(wal)")
+	before := open(t, dir, "", "journal_mode(wal)", "synchronous(off)")
 	createTables(t, before)
 	if err := write(before, 0, 1, func() {}); err != nil {
 		t.Fatal(err)

@@ -168,7 +168,7 @@ var (
 // one, and perhaps the one after it, which was under way.
 func check(t testing.TB, dir string, acknowledged [writers]int) error {
 	t.Helper()
-	db := open(t, dir, "")
+	db := open(t, dir, "", "synchronous(off)") // nobody cuts the power again
 	defer db.Close()
 	var verdict string
 	if err := db.QueryRow("PRAGMA integrity_check").Scan(&verdict); err != nil || verdict != "ok" {
