@@ -1,24 +1,219 @@
-// Package access says who is calling.
+// Package access decides who may do what, and how much of a token it shows.
 //
-// It promises that a Caller made anywhere but here may do nothing. It never
-// holds a key or anything else that could be used to call again.
+// It promises that every decision, be it for a token, a session, a reactor, a
+// proxy or an explanation, is made by the same few lines, and that whatever is
+// missing, unknown or malformed refuses. It never does I/O: it reads no store,
+// no clock and no request, and it puts nothing that a caller sent into words.
 package access
 
-// Caller is an authenticated application or session of one tenant. The zero
-// value belongs to no tenant and is denied everything.
+// Caller is who asks: made by authentication, handed to every service method,
+// never changed. The zero Caller may do nothing.
 type Caller struct {
+	kind        kind
 	tenant      string
 	application string
+	session     string
+	class       ApplicationType
+	own         Grant
+	// maker is what the application that authorized a session may do now; the
+	// session gets the lesser of both when it is capped.
+	maker  Grant
+	capped bool
+	origin Origin
 }
 
-// Tenant returns the id of the caller's tenant, "" for nobody.
+type kind uint8
+
+const (
+	_ kind = iota
+	kindApplication
+	kindSession
+	kindSystem
+	kindProxy
+)
+
+// Origin is where a request came from, for the log.
+type Origin struct {
+	TraceID string
+	Address string // of the client
+}
+
+// NewApplication is a caller with an application's own key. Whatever the grant
+// says, it can do no more than its type allows.
+func NewApplication(tenant, id string, t ApplicationType, g Grant) Caller {
+	return Caller{kind: kindApplication, tenant: tenant, application: id, class: t, own: g.limitedTo(t.holds())}
+}
+
+// NewSession is a caller with a session's key: own is what the session was
+// granted, maker what the private application that authorized it may do now.
+// application is the public one that made the session. A session that nobody
+// has authorized yet has the zero Grant, and one whose maker is gone or has
+// expired has it as maker: both may do nothing.
+func NewSession(tenant, application, session string, own, maker Grant) Caller {
+	c := NewUncappedSession(tenant, application, session, own)
+	c.maker, c.capped = maker.limitedTo(privatePermissions), true
+	return c
+}
+
+// NewUncappedSession is a session of a tenant that has lifted the cap: what it
+// was granted counts, whatever its maker may do.
+func NewUncappedSession(tenant, application, session string, own Grant) Caller {
+	return Caller{kind: kindSession, tenant: tenant, application: application, session: session,
+		own: own.limitedTo(tokenPermissions)}
+}
+
+// NewSystem is the program itself at work in a tenant, for a sweep or for a
+// command of the operator, with the permissions that this work takes. It never
+// sees plaintext: plain permissions mask, and it cannot hold token:use.
+func NewSystem(tenant string, permissions ...Permission) Caller {
+	return Caller{kind: kindSystem, tenant: tenant, own: PlainGrant(permissions...).limitedTo(allPermissions &^ setOf(TokenUse))}
+}
+
+// NewAnonymousProxy is whoever calls a proxy that asks for no key. It can use
+// tokens and nothing else, as far as g goes: the grant of the proxy's
+// application, or where the tenant allows it PlainGrant(TokenUse).
+func NewAnonymousProxy(tenant string, g Grant) Caller {
+	return Caller{kind: kindProxy, tenant: tenant, own: g.limitedTo(setOf(TokenUse))}
+}
+
+// WithOrigin returns the caller with where its request came from.
+func (c Caller) WithOrigin(o Origin) Caller {
+	c.origin = o
+	return c
+}
+
+// Tenant returns the tenant in which the caller acts.
 func (c Caller) Tenant() string { return c.tenant }
 
-// Application returns the id of the application that acts.
+// Application returns the id that created_by and the log name: the
+// application, and for a session the public application that made it. The
+// system and anonymous callers have none.
 func (c Caller) Application() string { return c.application }
 
-// TestCaller makes a caller for a test, without a key.
-func TestCaller(t interface{ Helper() }, tenant, application string) Caller {
-	t.Helper()
-	return Caller{tenant: tenant, application: application}
+// Session returns the session's id; "" for others.
+func (c Caller) Session() string { return c.session }
+
+// ApplicationType returns the type of the application whose own key this is;
+// "" for others, sessions included.
+func (c Caller) ApplicationType() ApplicationType { return c.class }
+
+// ActorType returns how the log calls this kind of caller; "" for anonymous ones.
+func (c Caller) ActorType() string {
+	switch c.kind {
+	case kindApplication, kindSession:
+		return "application"
+	case kindSystem:
+		return "system"
+	}
+	return ""
+}
+
+// Origin returns where the request came from.
+func (c Caller) Origin() Origin { return c.origin }
+
+// Decide says whether the caller may do something to one target. The
+// permission is needed on each container, and the least revealing transform
+// counts; a session also needs what its maker may do.
+func (c Caller) Decide(p Permission, target Target) Decision { return c.decide(p, target, nil) }
+
+// Explain is Decide with every step that led there, in order.
+func (c Caller) Explain(p Permission, target Target) (Decision, []Step) {
+	var t trace
+	d := c.decide(p, target, &t)
+	return d, t.steps
+}
+
+// DecideContainers is Decide for all tokens in these containers at once: exact
+// for each of them, unless DependsOnID says that each must be asked about. Then
+// it is what even the least favoured of them is allowed.
+func (c Caller) DecideContainers(p Permission, containers []string) Decision {
+	return c.Decide(p, Target{Containers: containers})
+}
+
+// Require returns nil when the caller holds a permission, and a *Denial
+// otherwise. For tokens it takes their containers, each of them, and holds for
+// every id: where the id is known, Decide is exact.
+func (c Caller) Require(p Permission, containers ...string) error {
+	return c.DecideContainers(p, containers).Err()
+}
+
+// RequireSomewhere returns nil when there may be a token that the caller can do
+// this to, and a *Denial when there is none. It is the first question of what
+// works on any number of tokens: lists, reactors, proxies.
+func (c Caller) RequireSomewhere(p Permission) error {
+	if !c.known() {
+		return denial(p)
+	}
+	for _, g := range [...]Grant{c.own, c.maker} {
+		for container := range g.containers() {
+			for _, at := range [...]string{container, below(container)} {
+				if possible, _ := c.combine(p, at, "", nil); possible.most() != Nothing {
+					return nil
+				}
+			}
+		}
+	}
+	return denial(p)
+}
+
+// RequireType returns nil when this is the own key of an application of that
+// type, and a *Denial otherwise.
+func (c Caller) RequireType(t ApplicationType) error {
+	if c.known() && c.kind == kindApplication && c.class == t {
+		return nil
+	}
+	return wrongType(t)
+}
+
+// known reports whether the caller is somebody in some tenant.
+func (c Caller) known() bool { return c.kind != 0 && c.tenant != "" }
+
+func (c Caller) decide(p Permission, target Target, t *trace) Decision {
+	refuse := func(reason Reason) Decision {
+		step := Step{Rule: NoRule, Reason: reason}
+		t.add(step)
+		return Decision{Permission: p, By: step}
+	}
+	if !c.known() {
+		return refuse(CannotHold)
+	}
+	if !p.onTokens() {
+		if target.ID != "" || len(target.Containers) > 0 {
+			return refuse(WrongTarget)
+		}
+		possible, by := c.combine(p, "", "", t)
+		return Decision{Permission: p, Transform: possible.least(), By: by}
+	}
+	if len(target.Containers) == 0 {
+		return refuse(WrongTarget)
+	}
+	d := Decision{Permission: p}
+	all := only(Reveal)
+	for i, container := range target.Containers {
+		if !isContainer(container) {
+			return refuse(WrongTarget)
+		}
+		possible, by := c.combine(p, container, target.ID, t)
+		if i == 0 || by.Transform < d.By.Transform {
+			d.By = by
+		}
+		all = lesser(all, possible)
+	}
+	d.Transform = all.least()
+	d.DependsOnID = all.least() != all.most()
+	return d
+}
+
+// combine is the lesser of what the caller's own grant and, for a capped
+// session, its maker's say about one container.
+func (c Caller) combine(p Permission, container, id string, t *trace) (outcomes, Step) {
+	possible, by := c.own.decide(p, container, id, false, t)
+	if c.capped {
+		maker, makerBy := c.maker.decide(p, container, id, true, t)
+		if makerBy.Transform < by.Transform {
+			by = makerBy
+		}
+		possible = lesser(possible, maker)
+	}
+	return possible, by
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/access/accesstest"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 	"github.com/tokenkeep/tokenkeep/internal/secret"
@@ -94,7 +95,7 @@ func TestRowsLetOnlyKnownCallersIn(t *testing.T) {
 	}
 	known := func(tenant string, err error) func(context.Context, secret.Text) (access.Caller, error) {
 		return func(context.Context, secret.Text) (access.Caller, error) {
-			return access.TestCaller(t, tenant, "app-1"), err
+			return accesstest.Caller(t, tenant, "app-1"), err
 		}
 	}
 	key := []string{"SVC-API-KEY", goodKey}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/access/accesstest"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 	"github.com/tokenkeep/tokenkeep/internal/secret"
@@ -63,7 +64,7 @@ func newEdge(t *testing.T, o httpapi.Options, routes ...httpapi.Route) *edge {
 			if !key.Equal(secret.NewText(goodKey)) {
 				return access.Caller{}, fault.New(fault.Unauthenticated, "the API key is not known")
 			}
-			return access.TestCaller(t, "tenant-1", "app-1"), nil
+			return accesstest.Caller(t, "tenant-1", "app-1"), nil
 		}
 	}
 	e.Handler = httpapi.New(o, routes)

@@ -34,10 +34,12 @@ var mayImport = map[string][]string{
 	"internal/config":   {"internal/secret"},
 	"internal/httpapi":  {"api", "internal/access", "internal/fault", "internal/luhn", "internal/secret"},
 
-	"internal/access": {"internal/fault", "internal/secret"},
+	"internal/access":            {"internal/fault", "internal/secret"},
+	"internal/access/accesstest": {"internal/access", "internal/fault"},
 
-	"internal/store":        {},
-	"internal/store/sqlite": {"internal/store"},
+	"internal/store":                 {},
+	"internal/store/sqlite":          {"internal/store"},
+	"internal/store/sqlite/powercut": {},
 
 	"internal/luhn":   {},
 	"internal/fault":  {},
@@ -55,6 +57,7 @@ var mayDial = map[string]string{
 // mayReveal lists the files that may take a protected value out of its
 // wrapping, with the reason. A reviewer looks at every new line here.
 var mayReveal = map[string]string{
+	"internal/access/key.go":    "reads the parts of a key that a caller presented",
 	"internal/secret/secret.go": "defines Reveal, and compares in constant time",
 }
 
