@@ -49,7 +49,7 @@ func PlainExcess(proposed, maker Grant) (Excess, bool) {
 			containers, id := r.places(p, maker)
 			for _, container := range containers {
 				if reason, _ := r.match(p, container, id); reason != Decides {
-					continue // its conditions contradict one another
+					continue // conditions that contradict one another, or equals and below
 				}
 				if lack, exceeds := compare(proposed, maker, p, container, id); exceeds {
 					return Excess{Permission: p, Rule: r.position, Lack: lack}, true
@@ -103,16 +103,13 @@ func (r *rule) places(p Permission, maker Grant) (containers []string, id string
 	if r.container != "" {
 		return []string{r.container, below(r.container)}, unnamed
 	}
-	container, exactly := longest(r.conditions, false)
-	id, exactID := longest(r.conditions, true)
-	if !exactID {
+	id, whole := longest(r.conditions, true)
+	if !whole {
 		id += unnamed
 	}
-	switch {
-	case container == "":
+	container, _ := longest(r.conditions, false)
+	if container == "" {
 		container, _ = maker.best(p, id)
-		return []string{container}, id
-	case exactly:
 		return []string{container}, id
 	}
 	return []string{container, below(container)}, id
@@ -148,7 +145,7 @@ func (g Grant) best(p Permission, id string) (container string, most Transform) 
 // each yields the permissions of a set in the order of the list.
 func (s permissionSet) each() func(yield func(Permission) bool) {
 	return func(yield func(Permission) bool) {
-		for rest := s &^ 1; rest != 0; rest &= rest - 1 {
+		for rest := s; rest != 0; rest &= rest - 1 {
 			if !yield(Permission(bits.TrailingZeros32(uint32(rest)))) {
 				return
 			}

@@ -204,9 +204,10 @@ func TestPrintingAKeyDoesNotShowIt(t *testing.T) {
 }
 
 func TestNewIDIsAUUIDOfVersion4(t *testing.T) {
-	id, err := uuid.Parse(access.NewID())
-	if err != nil || id.Version() != 4 || access.NewID() == access.NewID() {
-		t.Errorf("NewID gave %v, %v", id, err)
+	first, second := access.NewID(), access.NewID()
+	id, err := uuid.Parse(first)
+	if err != nil || id.Version() != 4 || first == second {
+		t.Errorf("NewID gave %q and %q", first, second)
 	}
 }
 

@@ -248,6 +248,8 @@ func checkContainers(t *testing.T, n int, c access.Caller, p access.Permission, 
 		t.Fatalf("grant %d: %s on %v depends on the id, which no rule asks for\nown %s", n, p, containers, own)
 	case !same && !d.DependsOnID:
 		t.Fatalf("grant %d: %s on %v = %s for all, but the ids have %v\nown %s\nmaker %s", n, p, containers, got, answers, own, maker)
+	case d.By.Transform != d.Transform:
+		t.Fatalf("grant %d: %s on %v = %+v, which is not what its step says", n, p, containers, d)
 	case !d.DependsOnID && got != worst, least(got, worst) != got:
 		t.Fatalf("grant %d: %s on %v = %+v for all, but the ids have %v\nown %s\nmaker %s", n, p, containers, d, answers, own, maker)
 	}

@@ -207,7 +207,8 @@ func (p Permission) under(t Transform) Transform {
 	return min(t, row.most)
 }
 
-// permissionSet holds permissions as bits.
+// permissionSet holds permissions as bits. What is no permission is in none of
+// the sets below, and those limit every caller.
 type permissionSet uint32
 
 var (
@@ -226,7 +227,7 @@ func setOf(ps ...Permission) permissionSet {
 	return s
 }
 
-func (s permissionSet) has(p Permission) bool { return p != 0 && s>>p&1 == 1 }
+func (s permissionSet) has(p Permission) bool { return s>>p&1 == 1 }
 
 // holds returns what applications of this type may hold.
 func (t ApplicationType) holds() permissionSet {
