@@ -36,9 +36,9 @@ const (
 //   - a rule with conditions on the id alone, at the container where the maker
 //     is allowed most: where such a token lies cannot be known here.
 //
-// The id is one that the rule matches and that no other rule names. So whatever
-// is reported is a real excess, and a maker may always pass on a copy of its
-// own grant. What is not reported may still exceed: the maker may have an
+// The id is one that the rule matches and, where the rule leaves it open, that
+// no rule names. So whatever is reported is a real excess, and a maker may
+// always pass on a copy of its own grant. What is not reported may still exceed: the maker may have an
 // exception further below, or the one token named by its id may lie elsewhere.
 // That is for the cap at use, which is the wall; this check is a courtesy that
 // names mistakes early.
@@ -69,8 +69,8 @@ func PlainExcess(proposed, maker Grant) (Excess, bool) {
 
 // RequireToGrant returns nil when the caller may authorize a session with that
 // grant, and otherwise a *Denial that names what it lacks: a private
-// application may, without a plain excess. A tenant that has lifted the cap
-// does not ask.
+// application may, without a plain excess. In a tenant that has lifted the cap,
+// RequireType(Private) is the question instead.
 func (c Caller) RequireToGrant(g Grant) error {
 	if err := c.RequireType(Private); err != nil {
 		return err
