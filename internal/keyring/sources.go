@@ -1,0 +1,85 @@
+package keyring
+
+import (
+	"context"
+
+	"github.com/tokenkeep/tokenkeep/internal/store"
+)
+
+// The fields of sealed values. A field names its kind of row, so that a value
+// moved to a row of another kind with the same id does not open.
+const (
+	FieldTokenData        = "token.data"
+	FieldTokenDetails     = "token.details"
+	FieldTokenShortLived  = "token.short-lived"
+	FieldApplicationRules = "application.rules"
+)
+
+// sources lists the rows that hold values under a tenant's data key. Rotation
+// re-seals what is listed here, and a key is destroyed when nothing listed
+// here needs it: a kind of row that is missing is lost. Values under epoch
+// keys do not belong here.
+var sources = []source{
+	{"tokens", tokenRows},
+	{"applications", applicationRows},
+}
+
+// source is a kind of row with sealed values.
+type source struct {
+	name string
+	// page returns up to limit rows behind a position, nil meaning from the
+	// start, in an order in which rows that come later come earlier: those are
+	// sealed with the new key.
+	page func(ctx context.Context, tx store.Tx, after *store.Position, limit int) ([]sealedRow, error)
+}
+
+// sealedRow is a row with the values in it that are sealed.
+type sealedRow struct {
+	record string
+	at     store.Position
+	values []sealedValue
+	// put stores the row with its values as they are now.
+	put func() error
+}
+
+type sealedValue struct {
+	field  string
+	sealed *[]byte // in the row
+}
+
+func tokenRows(ctx context.Context, tx store.Tx, after *store.Position, limit int) ([]sealedRow, error) {
+	// Expired tokens are rows too, until they are swept: hence the first of instants.
+	tokens, err := tx.Tokens(ctx, store.TokenFilter{Now: 1}, store.Page{After: after, Limit: limit})
+	rows := make([]sealedRow, len(tokens))
+	for i := range tokens {
+		t := &tokens[i]
+		rows[i] = sealedRow{
+			record: t.ID,
+			at:     store.Position{CreatedAt: t.CreatedAt, ID: t.ID},
+			values: []sealedValue{{FieldTokenData, &t.Data}, {FieldTokenDetails, &t.Details}},
+			put: func() error {
+				t.Version++
+				return tx.ReplaceToken(ctx, *t)
+			},
+		}
+	}
+	return rows, err
+}
+
+func applicationRows(ctx context.Context, tx store.Tx, after *store.Position, limit int) ([]sealedRow, error) {
+	applications, err := tx.Applications(ctx, store.ApplicationFilter{}, store.Page{After: after, Limit: limit})
+	rows := make([]sealedRow, len(applications))
+	for i := range applications {
+		a := &applications[i]
+		rows[i] = sealedRow{
+			record: a.ID,
+			at:     store.Position{CreatedAt: a.CreatedAt, ID: a.ID},
+			values: []sealedValue{{FieldApplicationRules, &a.Rules}},
+			put: func() error {
+				a.Version++
+				return tx.ReplaceApplication(ctx, *a)
+			},
+		}
+	}
+	return rows, err
+}

@@ -1,0 +1,130 @@
+package keyring
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tokenkeep/tokenkeep/internal/store"
+)
+
+// TenantStatus says which keys a tenant has and what still needs them.
+type TenantStatus struct {
+	Tenant string
+	// KEKs are the key-encryption keys that wrap the tenant's keysets: more
+	// than one, or another than the KMS's primary, while RotateKEK has work.
+	KEKs []string
+	// Made is when the tenant's first keys were made.
+	Made time.Time
+	Data []DataKey
+	// Rotation is the last one, of the zero Phase when there never was one.
+	Rotation Rotation
+}
+
+// DataKey is a key under which values of a tenant are sealed.
+type DataKey struct {
+	ID      uint32
+	Primary bool
+	Made    time.Time
+	// Values counts what is sealed with the key. It is counted while there is
+	// more than one, and -1 otherwise: then it is everything.
+	Values int64
+}
+
+// Status calls each with the state of every tenant, in the order of their ids.
+// For a tenant whose rotation is not finished it looks at every value.
+func (r *Ring) Status(ctx context.Context, each func(TenantStatus) error) error {
+	return r.eachTenant(ctx, func(tenant string) error {
+		status, err := r.status(ctx, tenant)
+		if err != nil {
+			return err
+		}
+		return each(status)
+	})
+}
+
+func (r *Ring) status(ctx context.Context, tenant string) (TenantStatus, error) {
+	sets, err := r.load(ctx, tenant, nil)
+	if err != nil {
+		return TenantStatus{}, err
+	}
+	status := TenantStatus{Tenant: tenant}
+	if status.Rotation, err = r.rotation(ctx, tenant); err != nil {
+		return TenantStatus{}, err
+	}
+	for _, row := range sets.rows {
+		if !slices.Contains(status.KEKs, row.KEK) {
+			status.KEKs = append(status.KEKs, row.KEK)
+		}
+		if row.Purpose == purposeData {
+			status.Made = row.CreatedAt.Time()
+		}
+	}
+	var uses map[uint32]int64
+	if sets.data.Len() > 1 {
+		if uses, err = r.uses(ctx, tenant); err != nil {
+			return TenantStatus{}, err
+		}
+	}
+	for _, info := range sets.data.KeysetInfo().GetKeyInfo() {
+		key := DataKey{ID: info.GetKeyId(), Primary: info.GetKeyId() == sets.primary, Made: status.Made, Values: -1}
+		switch {
+		case key.ID == status.Rotation.Key:
+			key.Made = status.Rotation.Made.Time()
+		case status.Rotation.Phase != "":
+			key.Made = status.Rotation.Old.Time()
+		}
+		if uses != nil {
+			key.Values = uses[key.ID]
+		}
+		status.Data = append(status.Data, key)
+	}
+	return status, nil
+}
+
+// uses counts the sealed values of a tenant by the key that they name, and the
+// epoch keys with them; what names no key counts under 0.
+func (r *Ring) uses(ctx context.Context, tenant string) (map[uint32]int64, error) {
+	uses := make(map[uint32]int64)
+	for _, source := range sources {
+		if err := r.countSource(ctx, tenant, source, uses); err != nil {
+			return nil, fmt.Errorf("keyring: look at %s: %w", source.name, err)
+		}
+	}
+	err := r.eachEpoch(ctx, tenant, func(_ epochID, wrapped []byte) error {
+		id, _ := KeyID(wrapped)
+		uses[id]++
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("keyring: %w", err)
+	}
+	return uses, nil
+}
+
+// countSource adds the values of one source, a page in each transaction.
+func (r *Ring) countSource(ctx context.Context, tenant string, s source, uses map[uint32]int64) error {
+	for after := (*store.Position)(nil); ; {
+		var rows []sealedRow
+		err := r.store.View(ctx, tenant, func(tx store.Tx) (err error) {
+			rows, err = s.page(ctx, tx, after, resealBatch)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		for _, row := range rows {
+			for _, value := range row.values {
+				if len(*value.sealed) > 0 {
+					id, _ := KeyID(*value.sealed)
+					uses[id]++
+				}
+			}
+			after = &row.at
+		}
+		if len(rows) < resealBatch {
+			return nil
+		}
+	}
+}
