@@ -1,0 +1,210 @@
+package localkms
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/tink-crypto/tink-go/v2/insecurecleartextkeyset"
+	"github.com/tink-crypto/tink-go/v2/keyset"
+)
+
+// maxFile bounds a key file: a key takes some 200 bytes.
+const maxFile = 64 << 10
+
+// Generate makes a key file with one new key and returns its id. It never
+// touches a file that is there already.
+func Generate(path string) (id string, err error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return "", fmt.Errorf("localkms: make the key file: %w", err)
+	}
+	keys, err := change(keyset.NewManager(), addPrimary)
+	if err == nil {
+		err = errors.Join(write(f, keys), syncFolder(path))
+	}
+	if err != nil {
+		return "", errors.Join(fmt.Errorf("localkms: write the key file: %w", err), os.Remove(path))
+	}
+	return keys.primary, nil
+}
+
+// Open returns a KMS of the keys in a file.
+func Open(path string) (*KMS, error) {
+	k := &KMS{path: path}
+	if err := k.Reload(); err != nil {
+		return nil, err
+	}
+	return k, nil
+}
+
+// Reload reads the file again: another process may have changed it.
+func (k *KMS) Reload() error {
+	if k.path == "" {
+		return ErrNoFile
+	}
+	f, keys, err := read(k.path)
+	if err != nil {
+		return err
+	}
+	k.use(keys)
+	return f.Close()
+}
+
+// Rotate adds a new key to the file, makes it the primary and uses it from
+// then on. The old keys stay until Drop. It is on disk before it wraps.
+func (k *KMS) Rotate() (id string, err error) {
+	if err := k.change(addPrimary); err != nil {
+		return "", err
+	}
+	return k.Primary(), nil
+}
+
+// Drop takes a key that is not the primary out of the file. What it wrapped
+// does not open any more: keyring.Ring.DropKEK makes sure that nothing is.
+func (k *KMS) Drop(id string) error {
+	return k.change(func(m *keyset.Manager) error {
+		var number uint32
+		if _, err := fmt.Sscanf(id, "local-%08x", &number); err != nil || idOf(number) != id {
+			return errors.New("not the id of a key")
+		}
+		return m.Delete(number)
+	})
+}
+
+// change replaces the file by one with changed keys and uses those.
+func (k *KMS) change(by func(*keyset.Manager) error) error {
+	if k.path == "" {
+		return ErrNoFile
+	}
+	// The name that is replaced is the file's own, not that of a link to it.
+	path, err := filepath.EvalSymlinks(k.path)
+	if err != nil {
+		return fmt.Errorf("localkms: find the key file: %w", err)
+	}
+	f, keys, err := lock(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close() // and with it the lock
+	if keys, err = change(keyset.NewManagerFromHandle(keys.handle), by); err != nil {
+		return fmt.Errorf("localkms: change the keys: %w", err)
+	}
+	if err := replace(path, keys); err != nil {
+		return fmt.Errorf("localkms: replace the key file: %w", err)
+	}
+	k.use(keys)
+	return nil
+}
+
+// change returns changed keys.
+func change(m *keyset.Manager, by func(*keyset.Manager) error) (*keys, error) {
+	if err := by(m); err != nil {
+		return nil, err
+	}
+	handle, err := m.Handle()
+	if err != nil {
+		return nil, err
+	}
+	return newKeys(handle)
+}
+
+// addPrimary adds a key and makes it the one that wraps.
+func addPrimary(m *keyset.Manager) error {
+	id, err := m.Add(template())
+	return errors.Join(err, m.SetPrimary(id))
+}
+
+// read opens a key file, refuses one that others can read, and returns it with
+// its keys. It does not wait for what is no file, such as a pipe.
+func read(path string) (*os.File, *keys, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("localkms: open the key file: %w", err)
+	}
+	var text []byte
+	info, err := f.Stat() // of what was opened, so that nothing can be put in its place
+	if err == nil {
+		err = private(info, os.Geteuid())
+	}
+	if err == nil {
+		text, err = io.ReadAll(io.LimitReader(f, maxFile))
+	}
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("localkms: the key file %s: %w", path, err), f.Close())
+	}
+	keys, err := parse(text)
+	if err != nil {
+		return nil, nil, errors.Join(err, f.Close())
+	}
+	return f, keys, nil
+}
+
+// private refuses a file that someone other than the user could read or change.
+func private(info os.FileInfo, user int) error {
+	if !info.Mode().IsRegular() {
+		return errors.New("it is not a regular file")
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return fmt.Errorf("others may use it (mode %04o): make it 0600", info.Mode().Perm())
+	}
+	if owner := info.Sys().(*syscall.Stat_t).Uid; int(owner) != user && owner != 0 {
+		return errors.New("it belongs to another user")
+	}
+	return nil
+}
+
+// lock reads a key file and keeps other processes from changing it until the
+// returned file is closed.
+func lock(path string) (*os.File, *keys, error) {
+	f, keys, err := read(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+		// Another process may have replaced the file between open and lock.
+		opened, err1 := f.Stat()
+		named, err2 := os.Stat(path)
+		if err1 == nil && err2 == nil && os.SameFile(opened, named) {
+			return f, keys, nil
+		}
+	}
+	return nil, nil, errors.Join(errors.New("localkms: another process is changing the key file: try again"), f.Close())
+}
+
+// replace puts a file with these keys in place of the one that is there, under
+// the lock. What a process that was killed here left behind is removed.
+func replace(path string, keys *keys) error {
+	next := path + ".new"
+	if err := os.Remove(next); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := write(f, keys); err != nil {
+		return errors.Join(err, os.Remove(next))
+	}
+	return errors.Join(os.Rename(next, path), syncFolder(path))
+}
+
+// write writes the keys, makes sure that they are on disk, and closes the file.
+func write(f *os.File, keys *keys) error {
+	var text bytes.Buffer
+	err := insecurecleartextkeyset.Write(keys.handle, keyset.NewJSONWriter(&text))
+	text.WriteByte('\n')
+	_, errWrite := f.Write(text.Bytes())
+	clear(text.Bytes())
+	return errors.Join(err, errWrite, f.Sync(), f.Close())
+}
+
+// syncFolder makes sure that the name of a file is on disk.
+func syncFolder(path string) error {
+	folder, err := os.Open(filepath.Dir(path))
+	return errors.Join(err, folder.Sync(), folder.Close())
+}

@@ -1,0 +1,162 @@
+// Package localkms is a KMS for one machine: its key-encryption keys come from
+// a file or from a text that the operator keeps.
+//
+// It promises that a key file is used only when nobody but its owner can read
+// it, that a file is replaced as a whole or not at all, and that no two
+// processes change it at the same time. It never shows a key, and it never
+// destroys one that is the primary.
+//
+// The file is a Tink keyset in JSON, as Tink's own tools read it, of one or
+// more XAES-256-GCM keys: the primary wraps, all unwrap. The id of a key is
+// "local-" and Tink's id of it in eight hexadecimal digits. The keys live in
+// ordinary memory of the process: it is neither locked nor overwritten, so
+// swap and core dumps are the operator's to forbid.
+package localkms
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/tink-crypto/tink-go/v2/aead"
+	"github.com/tink-crypto/tink-go/v2/insecurecleartextkeyset"
+	"github.com/tink-crypto/tink-go/v2/keyset"
+	tinkpb "github.com/tink-crypto/tink-go/v2/proto/tink_go_proto"
+	"github.com/tink-crypto/tink-go/v2/tink"
+
+	"github.com/tokenkeep/tokenkeep/internal/keyring"
+	"github.com/tokenkeep/tokenkeep/internal/secret"
+)
+
+// What can be wrong with keys.
+var (
+	// ErrFormat says that a file or a text is not a keyset of this package.
+	ErrFormat = errors.New("localkms: not a keyset of key-encryption keys")
+	// ErrNoFile says that keys which came from a text cannot be changed here.
+	ErrNoFile = errors.New("localkms: the keys do not come from a file")
+)
+
+// KMS wraps with keys in memory. It is a keyring.KMS.
+type KMS struct {
+	path string // empty when the keys came from a text
+
+	mu   sync.RWMutex // guards keys
+	keys *keys
+}
+
+var _ keyring.KMS = (*KMS)(nil)
+
+// keys are the keys of one reading of a file.
+type keys struct {
+	handle  *keyset.Handle
+	aead    tink.AEAD
+	primary string
+	ids     []string // in the order of the file
+}
+
+// FromText returns a KMS of keys in the format of a key file.
+func FromText(text secret.Text) (*KMS, error) {
+	keys, err := parse([]byte(text.Reveal()))
+	if err != nil {
+		return nil, err
+	}
+	return &KMS{keys: keys}, nil
+}
+
+// Primary returns the id of the key that wraps.
+func (k *KMS) Primary() string { return k.current().primary }
+
+// IDs returns the ids of all keys, oldest first.
+func (k *KMS) IDs() []string { return slices.Clone(k.current().ids) }
+
+// Wrap encrypts with the primary key.
+func (k *KMS) Wrap(ctx context.Context, plaintext, associated []byte) ([]byte, string, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, "", err
+	}
+	keys := k.current()
+	wrapped, err := keys.aead.Encrypt(plaintext, associated)
+	return wrapped, keys.primary, err
+}
+
+// Unwrap decrypts with the key of that id. One that it does not know may have
+// been added to the file by another process, so it reads the file again.
+func (k *KMS) Unwrap(ctx context.Context, id string, wrapped, associated []byte) ([]byte, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if !slices.Contains(k.current().ids, id) && k.path != "" {
+		if err := k.Reload(); err != nil {
+			return nil, err
+		}
+	}
+	keys := k.current()
+	if !slices.Contains(keys.ids, id) {
+		return nil, fmt.Errorf("%w: there is no key %q", keyring.ErrUnwrap, id)
+	}
+	// Tink takes the key that the bytes name; it must be the one asked for.
+	if len(wrapped) < prefix || idOf(binary.BigEndian.Uint32(wrapped[1:])) != id {
+		return nil, keyring.ErrUnwrap
+	}
+	plaintext, err := keys.aead.Decrypt(wrapped, associated)
+	if err != nil {
+		return nil, keyring.ErrUnwrap
+	}
+	return plaintext, nil
+}
+
+// prefix is what Tink puts in front of what it encrypts: a byte and the id of
+// the key.
+const prefix = 1 + 4
+
+// idOf returns our id of a key.
+func idOf(tinkID uint32) string { return fmt.Sprintf("local-%08x", tinkID) }
+
+func (k *KMS) current() *keys {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	return k.keys
+}
+
+func (k *KMS) use(keys *keys) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.keys = keys
+}
+
+// parse reads a key file and clears its text.
+func parse(text []byte) (*keys, error) {
+	defer clear(text)
+	handle, err := insecurecleartextkeyset.Read(keyset.NewJSONReader(bytes.NewReader(text)))
+	if err != nil {
+		return nil, ErrFormat // Tink's words could repeat what it read
+	}
+	return newKeys(handle)
+}
+
+// newKeys accepts what Generate and Rotate make and nothing else.
+func newKeys(handle *keyset.Handle) (*keys, error) {
+	a, err := aead.New(handle)
+	if err != nil {
+		return nil, ErrFormat
+	}
+	k := &keys{handle: handle, aead: a}
+	info, kind := handle.KeysetInfo(), template()
+	for _, key := range info.GetKeyInfo() {
+		if key.GetTypeUrl() != kind.GetTypeUrl() || key.GetOutputPrefixType() != kind.GetOutputPrefixType() ||
+			key.GetStatus() != tinkpb.KeyStatusType_ENABLED {
+			return nil, ErrFormat
+		}
+		k.ids = append(k.ids, idOf(key.GetKeyId()))
+	}
+	k.primary = idOf(info.GetPrimaryKeyId())
+	return k, nil
+}
+
+// template is the kind of all keys here. It is that of keyring's data keys,
+// for the same reason: no count of its uses is needed.
+func template() *tinkpb.KeyTemplate { return aead.XAES256GCM192BitNonceKeyTemplate() }
