@@ -19,18 +19,14 @@ const maxFile = 64 << 10
 // Generate makes a key file with one new key and returns its id. It never
 // touches a file that is there already.
 func Generate(path string) (id string, err error) {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	keys, err := change(keyset.NewManager(), addPrimary)
+	if err == nil {
+		err = create(path, keys)
+	}
 	if err != nil {
 		return "", fmt.Errorf("localkms: make the key file: %w", err)
 	}
-	keys, err := change(keyset.NewManager(), addPrimary)
-	if err == nil {
-		err = errors.Join(write(f, keys), syncFolder(path))
-	}
-	if err != nil {
-		return "", errors.Join(fmt.Errorf("localkms: write the key file: %w", err), os.Remove(path))
-	}
-	return keys.primary, nil
+	return keys.primary, syncFolder(path)
 }
 
 // Open returns a KMS of the keys in a file.
@@ -103,11 +99,9 @@ func (k *KMS) change(by func(*keyset.Manager) error) error {
 
 // change returns changed keys.
 func change(m *keyset.Manager, by func(*keyset.Manager) error) (*keys, error) {
-	if err := by(m); err != nil {
-		return nil, err
-	}
-	handle, err := m.Handle()
-	if err != nil {
+	err := by(m)
+	handle, noHandle := m.Handle()
+	if err := errors.Join(err, noHandle); err != nil {
 		return nil, err
 	}
 	return newKeys(handle)
@@ -180,27 +174,34 @@ func lock(path string) (*os.File, *keys, error) {
 // the lock. What a process that was killed here left behind is removed.
 func replace(path string, keys *keys) error {
 	next := path + ".new"
-	if err := os.Remove(next); err != nil && !errors.Is(err, os.ErrNotExist) {
+	_ = os.Remove(next) // what cannot be removed cannot be made anew either
+	if err := create(next, keys); err != nil {
 		return err
-	}
-	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	if err := write(f, keys); err != nil {
-		return errors.Join(err, os.Remove(next))
 	}
 	return errors.Join(os.Rename(next, path), syncFolder(path))
 }
 
-// write writes the keys, makes sure that they are on disk, and closes the file.
-func write(f *os.File, keys *keys) error {
+// create makes a file where none is.
+func create(path string, keys *keys) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	return fill(f, keys)
+}
+
+// fill writes the keys into a new file, makes sure that they are on disk and
+// closes it. A file that is not whole is removed.
+func fill(f *os.File, keys *keys) error {
 	var text bytes.Buffer
 	err := insecurecleartextkeyset.Write(keys.handle, keyset.NewJSONWriter(&text))
 	text.WriteByte('\n')
-	_, errWrite := f.Write(text.Bytes())
+	_, noWrite := f.Write(text.Bytes())
 	clear(text.Bytes())
-	return errors.Join(err, errWrite, f.Sync(), f.Close())
+	if err := errors.Join(err, noWrite, f.Sync(), f.Close()); err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
 }
 
 // syncFolder makes sure that the name of a file is on disk.

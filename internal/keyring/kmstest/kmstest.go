@@ -1,0 +1,204 @@
+// Package kmstest checks a KMS against what keyring expects of one.
+//
+// It promises that an implementation which passes keeps every word of
+// keyring.KMS that can be seen from outside. It never needs to know how the
+// implementation works, and asks it for no more than a few hundred calls.
+package kmstest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/tokenkeep/tokenkeep/internal/keyring"
+)
+
+// Fixture is a KMS under test.
+type Fixture struct {
+	KMS keyring.KMS
+	// Rotate gives the KMS a new primary key and keeps the old one readable.
+	Rotate func(t *testing.T)
+	// Other is a KMS with other keys.
+	Other keyring.KMS
+}
+
+// Run checks the implementation that open makes, anew for each test.
+func Run(t *testing.T, open func(t *testing.T) Fixture) {
+	for name, test := range map[string]func(*testing.T, Fixture){
+		"what was wrapped comes back":                  wrapsAndUnwraps,
+		"wrapping twice gives different bytes":         wrapsAfresh,
+		"ids are short and printable":                  namesKeys,
+		"other associated data does not open":          bindsAssociatedData,
+		"changed bytes do not open":                    noticesChanges,
+		"another id does not open":                     noticesIDs,
+		"another KMS does not open":                    noticesOtherKeys,
+		"an ended context ends the call":               heedsContext,
+		"after a rotation old and new keys both open":  rotates,
+		"wrapping and rotating at once loses nothing":  isSafeForConcurrentUse,
+		"the arguments are not changed and not kept":   leavesArgumentsAlone,
+		"an id of the wrong key of the same KMS fails": noticesOwnOtherKey,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, open(t)) })
+	}
+}
+
+func wrap(t *testing.T, kms keyring.KMS, plaintext, associated string) (wrapped []byte, id string) {
+	t.Helper()
+	wrapped, id, err := kms.Wrap(t.Context(), []byte(plaintext), []byte(associated))
+	if err != nil {
+		t.Fatalf("Wrap = %v", err)
+	}
+	return wrapped, id
+}
+
+func opens(t *testing.T, kms keyring.KMS, id string, wrapped []byte, associated, want string) {
+	t.Helper()
+	got, err := kms.Unwrap(t.Context(), id, wrapped, []byte(associated))
+	if err != nil || string(got) != want {
+		t.Errorf("Unwrap = %d bytes, %v, want the %d that were wrapped", len(got), err, len(want))
+	}
+}
+
+func refuses(t *testing.T, kms keyring.KMS, id string, wrapped []byte, associated string) {
+	t.Helper()
+	got, err := kms.Unwrap(t.Context(), id, wrapped, []byte(associated))
+	if !errors.Is(err, keyring.ErrUnwrap) || got != nil {
+		t.Errorf("Unwrap = %d bytes, %v, want ErrUnwrap", len(got), err)
+	}
+}
+
+func wrapsAndUnwraps(t *testing.T, f Fixture) {
+	for _, size := range []int{0, 1, 100, 4096} {
+		plaintext := string(bytes.Repeat([]byte{'k'}, size))
+		wrapped, id := wrap(t, f.KMS, plaintext, "tenant")
+		if size > 8 && bytes.Contains(wrapped, []byte(plaintext)) {
+			t.Errorf("Wrap of %d bytes shows them", size)
+		}
+		opens(t, f.KMS, id, wrapped, "tenant", plaintext)
+	}
+	wrapped, id := wrap(t, f.KMS, "key", "")
+	opens(t, f.KMS, id, wrapped, "", "key")
+}
+
+func wrapsAfresh(t *testing.T, f Fixture) {
+	a, _ := wrap(t, f.KMS, "key", "tenant")
+	b, _ := wrap(t, f.KMS, "key", "tenant")
+	if bytes.Equal(a, b) {
+		t.Error("two calls of Wrap gave the same bytes")
+	}
+}
+
+func namesKeys(t *testing.T, f Fixture) {
+	_, id := wrap(t, f.KMS, "key", "")
+	if id != f.KMS.Primary() {
+		t.Errorf("Wrap used %q, Primary is %q", id, f.KMS.Primary())
+	}
+	if len(id) < 1 || len(id) > 255 {
+		t.Errorf("Primary has %d characters, want 1 to 255", len(id))
+	}
+	for _, c := range id {
+		if c <= ' ' || c > '~' {
+			t.Errorf("Primary = %q, want printable ASCII", id)
+		}
+	}
+}
+
+func bindsAssociatedData(t *testing.T, f Fixture) {
+	wrapped, id := wrap(t, f.KMS, "key", "tenant")
+	for _, other := range []string{"", "tenan", "tenant ", "Tenant"} {
+		refuses(t, f.KMS, id, wrapped, other)
+	}
+}
+
+func noticesChanges(t *testing.T, f Fixture) {
+	wrapped, id := wrap(t, f.KMS, "key", "tenant")
+	for i := range wrapped {
+		changed := bytes.Clone(wrapped)
+		changed[i] ^= 1
+		refuses(t, f.KMS, id, changed, "tenant")
+	}
+	refuses(t, f.KMS, id, wrapped[:len(wrapped)-1], "tenant")
+	refuses(t, f.KMS, id, append(bytes.Clone(wrapped), 0), "tenant")
+	refuses(t, f.KMS, id, wrapped[:4], "tenant")
+	refuses(t, f.KMS, id, nil, "tenant")
+}
+
+func noticesIDs(t *testing.T, f Fixture) {
+	wrapped, id := wrap(t, f.KMS, "key", "tenant")
+	for _, other := range []string{"", "none", id + "0", id[:len(id)-1]} {
+		refuses(t, f.KMS, other, wrapped, "tenant")
+	}
+}
+
+func noticesOtherKeys(t *testing.T, f Fixture) {
+	wrapped, id := wrap(t, f.KMS, "key", "tenant")
+	refuses(t, f.Other, id, wrapped, "tenant")
+	refuses(t, f.Other, f.Other.Primary(), wrapped, "tenant")
+}
+
+func noticesOwnOtherKey(t *testing.T, f Fixture) {
+	wrapped, _ := wrap(t, f.KMS, "key", "tenant")
+	f.Rotate(t)
+	refuses(t, f.KMS, f.KMS.Primary(), wrapped, "tenant")
+}
+
+func heedsContext(t *testing.T, f Fixture) {
+	wrapped, id := wrap(t, f.KMS, "key", "tenant")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, err := f.KMS.Wrap(ctx, []byte("key"), nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("Wrap = %v, want context.Canceled", err)
+	}
+	if _, err := f.KMS.Unwrap(ctx, id, wrapped, []byte("tenant")); !errors.Is(err, context.Canceled) {
+		t.Errorf("Unwrap = %v, want context.Canceled", err)
+	}
+}
+
+func rotates(t *testing.T, f Fixture) {
+	old, oldID := wrap(t, f.KMS, "old", "tenant")
+	f.Rotate(t)
+	wrapped, id := wrap(t, f.KMS, "new", "tenant")
+	if id == oldID || id != f.KMS.Primary() {
+		t.Errorf("after a rotation Wrap used %q, Primary is %q, before it was %q", id, f.KMS.Primary(), oldID)
+	}
+	opens(t, f.KMS, oldID, old, "tenant", "old")
+	opens(t, f.KMS, id, wrapped, "tenant", "new")
+}
+
+func isSafeForConcurrentUse(t *testing.T, f Fixture) {
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			for range 20 {
+				wrapped, id, err := f.KMS.Wrap(t.Context(), []byte("key"), nil)
+				if err != nil {
+					t.Errorf("Wrap = %v", err)
+					return
+				}
+				opens(t, f.KMS, id, wrapped, "", "key")
+			}
+		})
+	}
+	f.Rotate(t)
+	group.Wait()
+}
+
+func leavesArgumentsAlone(t *testing.T, f Fixture) {
+	plaintext, associated := []byte("key"), []byte("tenant")
+	wrapped, id, err := f.KMS.Wrap(t.Context(), plaintext, associated)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(plaintext) != "key" || string(associated) != "tenant" {
+		t.Error("Wrap changed its arguments")
+	}
+	clear(plaintext)
+	clear(associated)
+	kept := bytes.Clone(wrapped)
+	opens(t, f.KMS, id, wrapped, "tenant", "key")
+	if !bytes.Equal(kept, wrapped) {
+		t.Error("Unwrap changed its arguments")
+	}
+}
