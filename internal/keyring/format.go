@@ -3,6 +3,7 @@ package keyring
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 
 	"github.com/tink-crypto/tink-go/v2/tink"
 )
@@ -101,7 +102,7 @@ func formatCheck(id string, wrapped []byte) []byte {
 // parseCheck reads what formatCheck wrote.
 func parseCheck(value []byte) (id string, wrapped []byte, err error) {
 	if len(value) < 2 || value[0] != formatCheck1 || len(value) < 2+int(value[1]) {
-		return "", nil, errors.New("keyring: the check value is damaged")
+		return "", nil, fmt.Errorf("keyring: the check value: %w", ErrDamaged)
 	}
 	end := 2 + int(value[1])
 	return string(value[2:end]), value[end:], nil
