@@ -8,6 +8,11 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/tink-crypto/tink-go/v2/aead"
+	"github.com/tink-crypto/tink-go/v2/prf"
+	tinkpb "github.com/tink-crypto/tink-go/v2/proto/tink_go_proto"
+	"github.com/tink-crypto/tink-go/v2/signature"
+
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
@@ -166,6 +171,53 @@ func TestKeysOfTheWrongKindOrAbsentServeNothing(t *testing.T) {
 			t.Errorf("without %s: For = %v, want an error", purpose, err)
 		}
 	}
+}
+
+func TestKeysetsOfTheWrongKindServeNothing(t *testing.T) {
+	w := newWorld(t)
+	tenant := w.tenant()
+	good := map[string]store.Keyset{}
+	for _, set := range w.keysets(tenant) {
+		good[set.Purpose] = set
+	}
+	for name, test := range map[string]struct {
+		purpose string
+		kind    *tinkpb.KeyTemplate
+	}{
+		"a PRF for data":                {"data", prf.HMACSHA256PRFKeyTemplate()},
+		"an AEAD for fingerprints":      {"fingerprint", aead.AES256GCMKeyTemplate()},
+		"another signature for audit":   {"audit", signature.ECDSAP256KeyTemplate()},
+		"a key without a public half":   {"audit", aead.AES256GCMKeyTemplate()},
+		"no keyset at all in the bytes": {"index", nil},
+	} {
+		set := store.Keyset{Purpose: test.purpose}
+		var err error
+		if test.kind == nil {
+			var wrapped []byte
+			wrapped, set.KEK, err = w.local.Wrap(t.Context(), []byte{0xff}, keyring.SetBinding(tenant, test.purpose))
+			set.Wrapped = append([]byte{0x31}, wrapped...)
+		} else {
+			set, err = keyring.WrapSet(t.Context(), w.ring, tenant, test.purpose, test.kind)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		put := func(set store.Keyset) {
+			for _, now := range w.keysets(tenant) {
+				if now.Purpose == set.Purpose {
+					set.Version = now.Version + 1
+				}
+			}
+			w.update(tenant, func(tx store.Tx) error { return tx.PutKeyset(t.Context(), set) })
+			w.ring.Forget(tenant)
+		}
+		put(set)
+		if keys, err := w.ring.For(t.Context(), tenant); err == nil || keys != nil {
+			t.Errorf("%s: For = %v, want an error", name, err)
+		}
+		put(good[test.purpose])
+	}
+	w.keys(tenant)
 }
 
 func TestKeyIDAndSealedEpochReadOnlyWhatIsSealed(t *testing.T) {

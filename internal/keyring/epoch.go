@@ -57,11 +57,9 @@ func (r *Ring) Epoch(ctx context.Context, tenant string) (*EpochKey, error) {
 // whoever comes second uses that of the first.
 func (r *Ring) makeEpoch(ctx context.Context, keys *Keys, id epochID) (*EpochKey, error) {
 	before := r.epochs.before()
-	wrapped, err := wrapEpoch(keys, id, must(keyset.NewHandle(aead.XAES256GCM192BitNonceKeyTemplate())))
+	wrapped := wrapEpoch(keys, id, must(keyset.NewHandle(aead.XAES256GCM192BitNonceKeyTemplate())))
+	wrapped, err := r.store.EpochKeys().AddEpochKey(ctx, id.tenant, id.number, wrapped)
 	if err != nil {
-		return nil, err
-	}
-	if wrapped, err = r.store.EpochKeys().AddEpochKey(ctx, id.tenant, id.number, wrapped); err != nil {
 		return nil, fmt.Errorf("keyring: add an epoch key: %w", err)
 	}
 	key, err := r.unwrapEpoch(keys, id, wrapped)
@@ -215,12 +213,10 @@ func (e epochID) bindKey() []byte {
 
 // wrapEpoch wraps an epoch key with the tenant's data key: that takes no KMS,
 // and what is destroyed is the wrapped key itself, of which there is no copy.
-func wrapEpoch(keys *Keys, id epochID, key *keyset.Handle) ([]byte, error) {
-	var out keyset.MemReaderWriter
-	if err := key.WriteWithAssociatedData(&out, keys.current.Load().aead, id.bindKey()); err != nil {
-		return nil, fmt.Errorf("keyring: wrap an epoch key: %w", err)
-	}
-	return append([]byte{formatKey}, out.EncryptedKeyset.GetEncryptedKeyset()...), nil
+func wrapEpoch(keys *Keys, id epochID, key *keyset.Handle) []byte {
+	out := new(keyset.MemReaderWriter)
+	must(out, key.WriteWithAssociatedData(out, keys.current.Load().aead, id.bindKey()))
+	return append([]byte{formatKey}, out.EncryptedKeyset.GetEncryptedKeyset()...)
 }
 
 // readWrapped returns the key inside a wrapped epoch key.

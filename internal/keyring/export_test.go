@@ -1,10 +1,14 @@
 package keyring
 
 import (
-	"github.com/tink-crypto/tink-go/v2/aead"
+	"context"
+
 	"github.com/tink-crypto/tink-go/v2/keyset"
 	"github.com/tink-crypto/tink-go/v2/prf"
+	tinkpb "github.com/tink-crypto/tink-go/v2/proto/tink_go_proto"
 	"github.com/tink-crypto/tink-go/v2/tink"
+
+	"github.com/tokenkeep/tokenkeep/internal/store"
 )
 
 // CheckBinding is the associated data of the check value.
@@ -33,12 +37,22 @@ func WithAEAD(k *Keys, a tink.AEAD) *Keys {
 	return out
 }
 
-// WrapEpochWith wraps a new epoch key.
-func WrapEpochWith(k *Keys) ([]byte, error) {
-	return wrapEpoch(k, epochID{k.tenant, 1}, must(keyset.NewHandle(aead.XAES256GCM192BitNonceKeyTemplate())))
+// Reseal seals a row of one value anew.
+func Reseal(k *Keys, sealed []byte) error {
+	return resealRow(k, sealedRow{values: []sealedValue{{"f", &sealed}}}, new(Rotation))
 }
 
 // WrapOtherKind wraps as an epoch key what is none.
-func WrapOtherKind(k *Keys, epoch int64) ([]byte, error) {
+func WrapOtherKind(k *Keys, epoch int64) []byte {
 	return wrapEpoch(k, epochID{k.tenant, epoch}, must(keyset.NewHandle(prf.HMACSHA256PRFKeyTemplate())))
 }
+
+// WrapSet wraps keys of any kind as a tenant's keyset.
+func WrapSet(ctx context.Context, r *Ring, tenant, purpose string, kind *tinkpb.KeyTemplate) (store.Keyset, error) {
+	set := store.Keyset{Purpose: purpose}
+	err := r.wrapSet(ctx, tenant, must(keyset.NewHandle(kind)), &set)
+	return set, err
+}
+
+// SetBinding is the associated data of a tenant's keyset.
+func SetBinding(tenant, purpose string) []byte { return bind(setLabel, tenant, purpose) }

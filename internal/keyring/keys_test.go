@@ -217,15 +217,20 @@ func TestParseVerifierRefusesWhatIsNoPublicKey(t *testing.T) {
 	}
 }
 
-// broken is a primitive that cannot do its work.
+// broken is a primitive that opens and cannot seal.
 type broken struct{}
 
 func (broken) Encrypt([]byte, []byte) ([]byte, error) { return nil, errKilled }
-func (broken) Decrypt([]byte, []byte) ([]byte, error) { return nil, errKilled }
+func (broken) Decrypt([]byte, []byte) ([]byte, error) { return []byte("v"), nil }
 
 func TestAPrimitiveThatFailsSealsNothing(t *testing.T) {
 	if sealed, err := keyring.SealWith(broken{}, []byte("v")); !errors.Is(err, errKilled) || sealed != nil {
 		t.Errorf("seal = %x, %v, want nothing and the error", sealed, err)
+	}
+	w := newWorld(t)
+	keys := keyring.WithAEAD(w.keys(w.tenant()), broken{})
+	if err := keyring.Reseal(keys, []byte{0x11}); !errors.Is(err, errKilled) {
+		t.Errorf("a row was sealed anew by a primitive that fails: %v", err)
 	}
 	defer func() {
 		if recover() == nil {

@@ -119,7 +119,7 @@ func (a *kmsAEAD) cause(err error) error {
 }
 
 // must is for what fails only when the program itself is wrong: the templates
-// and the output sizes that it uses are constants.
+// and the output sizes that it uses are constants, and memory is at hand.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic("keyring: " + err.Error())

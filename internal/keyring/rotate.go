@@ -342,11 +342,7 @@ func (r *Ring) rewrapEpochs(ctx context.Context, tenant string) error {
 		if err != nil {
 			return nil // it opens nothing, and will be gone within the hour
 		}
-		wrapped, err = wrapEpoch(keys, id, handle)
-		if err != nil {
-			return err
-		}
-		err = r.store.EpochKeys().ReplaceEpochKey(ctx, tenant, id.number, wrapped)
+		err = r.store.EpochKeys().ReplaceEpochKey(ctx, tenant, id.number, wrapEpoch(keys, id, handle))
 		if errors.Is(err, store.ErrNotFound) {
 			return nil // destroyed meanwhile
 		}

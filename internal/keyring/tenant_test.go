@@ -179,34 +179,34 @@ func TestAStoreThatIsAwayDoesNotCostTheCache(t *testing.T) {
 }
 
 func TestOlderKeysNeverReplaceNewerOnes(t *testing.T) {
-	w := newWorld(t)
-	tenant := w.tenant()
-	held := w.keys(tenant)
-	old := held.Primary()
-	w.clock.Advance(time.Minute)
-	// A refresh reads the rows and is then overtaken by a whole rotation.
-	entered, release := make(chan struct{}), make(chan struct{})
-	w.store.slowAfter = func() {
-		close(entered)
-		<-release
-	}
-	done := make(chan error, 1)
-	go func() {
-		_, err := w.ring.For(t.Context(), tenant)
-		done <- err
-	}()
-	<-entered
-	w.store.slowAfter = nil
-	if err := w.ring.RotateTenant(t.Context(), tenant, nil); err != nil {
-		t.Fatal(err)
-	}
-	rotated := held.Primary()
-	close(release)
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	if rotated == old || held.Primary() != rotated {
-		t.Errorf("the primary key is %d, was %d before and %d after the rotation", held.Primary(), old, rotated)
+	for name, cached := range map[string]bool{"cached": true, "not cached": false} {
+		w := newWorld(t)
+		tenant := w.tenant()
+		old := w.keys(tenant).Primary()
+		w.clock.Advance(time.Minute)
+		if !cached {
+			w.ring.Forget(tenant)
+		}
+		// A refresh reads the rows and is then overtaken by a whole rotation.
+		entered, release := make(chan struct{}), make(chan struct{})
+		w.store.slowAfter = func() {
+			close(entered)
+			<-release
+		}
+		done := make(chan *keyring.Keys, 1)
+		go func() {
+			keys, _ := w.ring.For(t.Context(), tenant)
+			done <- keys
+		}()
+		<-entered
+		w.store.slowAfter = nil
+		if err := w.ring.RotateTenant(t.Context(), tenant, nil); err != nil {
+			t.Fatal(err)
+		}
+		close(release)
+		if keys := <-done; keys == nil || keys.Primary() == old {
+			t.Errorf("%s: the primary key is still %d after the rotation", name, old)
+		}
 	}
 }
 
