@@ -11,11 +11,11 @@ import (
 // The first byte of everything that the keyring stores: what it is in the high
 // half, the version of its format in the low one. FORMAT.md has the rest.
 const (
-	formatData   = 0x11 // a value under a tenant's data key
-	formatEpoch  = 0x21 // a value under an epoch key
-	formatSet    = 0x31 // a keyset under the KEK
-	formatKey    = 0x41 // an epoch key under a tenant's data key
-	formatCheck1 = 0x51 // the check value under the KEK
+	formatData       = 0x11 // a value under a tenant's data key
+	formatEpoch      = 0x21 // a value under an epoch key
+	formatSet        = 0x31 // a keyset under the KEK
+	formatKey        = 0x41 // an epoch key under a tenant's data key
+	formatCheckValue = 0x51 // the check value under the KEK
 )
 
 // The labels keep what is bound for one use from being valid for another; the
@@ -95,13 +95,13 @@ func SealedEpoch(sealed []byte) (int64, error) {
 
 // formatCheck writes a check value with the id of the KEK that wrapped it.
 func formatCheck(id string, wrapped []byte) []byte {
-	b := append([]byte{formatCheck1, byte(len(id))}, id...)
+	b := append([]byte{formatCheckValue, byte(len(id))}, id...)
 	return append(b, wrapped...)
 }
 
 // parseCheck reads what formatCheck wrote.
 func parseCheck(value []byte) (id string, wrapped []byte, err error) {
-	if len(value) < 2 || value[0] != formatCheck1 || len(value) < 2+int(value[1]) {
+	if len(value) < 2 || value[0] != formatCheckValue || len(value) < 2+int(value[1]) {
 		return "", nil, fmt.Errorf("keyring: the check value: %w", ErrDamaged)
 	}
 	end := 2 + int(value[1])

@@ -3,9 +3,8 @@
 // It promises that a value sealed for one tenant, record and field cannot be
 // opened as any other, and that a short-lived value cannot be opened by anyone
 // an hour after the minute in which it was sealed. It never writes plaintext
-// or keys anywhere, and it calls the KMS only from Open, from For and from the
-// functions that create or rotate keys, so everything that a *Keys, an
-// *EpochKey or an *EpochSet does may run in a transaction.
+// or keys anywhere. Only what takes a context does I/O or calls the KMS: get
+// *Keys, *EpochKey and *EpochSet before a transaction, and use them inside.
 //
 // Every primitive is Tink's. FORMAT.md beside this file describes the bytes.
 package keyring
