@@ -13,6 +13,7 @@ const (
 	FieldTokenDetails     = "token.details"
 	FieldTokenShortLived  = "token.short-lived"
 	FieldApplicationRules = "application.rules"
+	FieldTenantSecrets    = "tenant.secrets"
 )
 
 // sources lists the rows that hold values under a tenant's data key. Rotation
@@ -22,6 +23,7 @@ const (
 var sources = []source{
 	{"tokens", tokenRows},
 	{"applications", applicationRows},
+	{"tenant", tenantRow},
 }
 
 // source is a kind of row with sealed values.
@@ -82,4 +84,21 @@ func applicationRows(ctx context.Context, tx store.Tx, after *store.Position, li
 		}
 	}
 	return rows, err
+}
+
+// tenantRow is the tenant's own row: one page of one.
+func tenantRow(ctx context.Context, tx store.Tx, after *store.Position, _ int) ([]sealedRow, error) {
+	if after != nil {
+		return nil, nil
+	}
+	t, err := tx.TenantRow(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return []sealedRow{{
+		record: t.ID,
+		at:     store.Position{CreatedAt: t.CreatedAt, ID: t.ID},
+		values: []sealedValue{{FieldTenantSecrets, &t.Secrets}},
+		put:    func() error { return tx.ReplaceTenant(ctx, t) },
+	}}, nil
 }

@@ -81,20 +81,43 @@ func (r *Ring) load(ctx context.Context, tenant string, known *keySets) (*keySet
 		again.checked = checked
 		return &again, nil
 	}
+	sets, err := r.unwrapAll(ctx, tenant, rows)
+	if err != nil {
+		return nil, err
+	}
+	sets.checked = checked
+	return sets, nil
+}
+
+func (r *Ring) unwrapAll(ctx context.Context, tenant string, rows []store.Keyset) (*keySets, error) {
 	var version int64
 	handles := make(map[string]*keyset.Handle)
 	for _, row := range rows {
-		if handles[row.Purpose], err = r.unwrapSet(ctx, tenant, row); err != nil {
+		handle, err := r.unwrapSet(ctx, tenant, row)
+		if err != nil {
 			return nil, err
 		}
+		handles[row.Purpose] = handle
 		version += row.Version
 	}
 	sets, err := newKeySets(handles)
 	if err != nil {
 		return nil, err
 	}
-	sets.rows, sets.version, sets.checked = rows, version, checked
+	sets.rows, sets.version = rows, version
 	return sets, nil
+}
+
+// Unstored returns the keys of keysets that NewTenant made and nobody has put
+// yet: what a new tenant begins with is sealed before the transaction.
+func (r *Ring) Unstored(ctx context.Context, tenant string, rows []store.Keyset) (*Keys, error) {
+	sets, err := r.unwrapAll(ctx, tenant, rows)
+	if err != nil {
+		return nil, err
+	}
+	keys := &Keys{tenant: tenant}
+	keys.current.Store(sets)
+	return keys, nil
 }
 
 // keysets reads the wrapped keysets of a tenant; ErrNoKeys when there are none.

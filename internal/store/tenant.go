@@ -8,6 +8,7 @@ type Tenant struct {
 	ID         string
 	Name       string
 	Settings   map[string]string
+	Secrets    []byte // sealed; nil when there are none
 	CreatedBy  string
 	CreatedAt  Time
 	ModifiedBy string

@@ -12,7 +12,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
 
-const tenantColumns = "tenant_id, name, settings, created_by, created_at, modified_by, modified_at, deleting"
+const tenantColumns = "tenant_id, name, settings, created_by, created_at, modified_by, modified_at, deleting, secrets"
 
 func scanTenant(row []driver.Value, t *store.Tenant) error {
 	id, err := uuid.FromBytes(blob(row[0]))
@@ -21,7 +21,7 @@ func scanTenant(row []driver.Value, t *store.Tenant) error {
 	}
 	*t = store.Tenant{
 		ID: id.String(), Name: text(row[1]), CreatedBy: text(row[3]), CreatedAt: when(row[4]),
-		ModifiedBy: text(row[5]), ModifiedAt: when(row[6]), Deleting: whole(row[7]) != 0,
+		ModifiedBy: text(row[5]), ModifiedAt: when(row[6]), Deleting: whole(row[7]) != 0, Secrets: blob(row[8]),
 	}
 	if err := json.Unmarshal([]byte(text(row[2])), &t.Settings); err != nil {
 		return fmt.Errorf("sqlite: read tenant settings: %w", store.ErrDamaged)
@@ -35,8 +35,8 @@ func encodeSettings(settings map[string]string) string {
 }
 
 func (t *tx) InsertTenant(_ context.Context, r store.Tenant) error {
-	_, err := t.exec("INSERT INTO tenants ("+tenantColumns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-		r.Name, encodeSettings(r.Settings), r.CreatedBy, int64(r.CreatedAt), r.ModifiedBy, int64(r.ModifiedAt), r.Deleting)
+	_, err := t.exec("INSERT INTO tenants ("+tenantColumns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+		r.Name, encodeSettings(r.Settings), r.CreatedBy, int64(r.CreatedAt), r.ModifiedBy, int64(r.ModifiedAt), r.Deleting, orNullBytes(r.Secrets))
 	return err
 }
 
@@ -48,8 +48,8 @@ func (t *tx) TenantRow(ctx context.Context) (r store.Tenant, err error) {
 
 func (t *tx) ReplaceTenant(_ context.Context, r store.Tenant) error {
 	return t.changeOne(store.ErrNotFound,
-		"UPDATE tenants SET name = ?2, settings = ?3, modified_by = ?4, modified_at = ?5, deleting = ?6 WHERE tenant_id = ?1",
-		r.Name, encodeSettings(r.Settings), r.ModifiedBy, int64(r.ModifiedAt), r.Deleting)
+		"UPDATE tenants SET name = ?2, settings = ?3, modified_by = ?4, modified_at = ?5, deleting = ?6, secrets = ?7 WHERE tenant_id = ?1",
+		r.Name, encodeSettings(r.Settings), r.ModifiedBy, int64(r.ModifiedAt), r.Deleting, orNullBytes(r.Secrets))
 }
 
 // tenantTables are emptied in this order when a tenant goes; its own row goes

@@ -11,6 +11,7 @@ CREATE TABLE tenants (
   tenant_id   BLOB NOT NULL PRIMARY KEY,
   name        TEXT NOT NULL,
   settings    TEXT NOT NULL,
+  secrets     BLOB,
   created_by  TEXT NOT NULL,
   created_at  INTEGER NOT NULL,
   modified_by TEXT NOT NULL,

@@ -1,0 +1,441 @@
+package directory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/audit"
+	"github.com/tokenkeep/tokenkeep/internal/fault"
+	"github.com/tokenkeep/tokenkeep/internal/keyring"
+	"github.com/tokenkeep/tokenkeep/internal/secret"
+	"github.com/tokenkeep/tokenkeep/internal/store"
+)
+
+var (
+	errNoApplication = fault.New(fault.NotFound, "no such application")
+	errNoKey         = fault.New(fault.NotFound, "no such key")
+	errManyKeys      = fault.New(fault.Conflict, "the application has as many keys as it may have: delete one first")
+	errChanged       = fault.New(fault.Conflict, "the application was changed meanwhile: read it again")
+)
+
+// maxKeys is how many keys an application may have at a time: enough to bring
+// in a new one and take out the old one without a pause.
+const maxKeys = 3
+
+// Application is an application with its keys, and with a key itself only in
+// the answer that made it.
+type Application struct {
+	ID          string
+	TenantID    string
+	Name        string
+	Type        access.ApplicationType
+	Permissions []string
+	Rules       []access.Rule
+	Keys        []Key
+	ExpiresAt   time.Time
+	Key         secret.Text
+	Made
+}
+
+// Key tells of a key; Text is the key itself, only in the answer that made it.
+type Key struct {
+	ID        string
+	Version   int
+	Prefix    string
+	Text      secret.Text
+	CreatedBy string
+	CreatedAt time.Time
+}
+
+// NewApplication is what an application is made from, and what it is replaced
+// by. When it replaces, an empty Type is the one that the application has.
+type NewApplication struct {
+	Name        string
+	Type        string
+	Permissions []string
+	Rules       []access.Rule
+	ExpiresAt   time.Time
+	WithoutKey  bool
+}
+
+// check notes what is wrong and returns the permissions and rules to store.
+func (n *NewApplication) check(f *fault.Fields, now time.Time) (t access.ApplicationType) {
+	checkName(f, n.Name)
+	t, ok := access.ParseApplicationType(n.Type)
+	if !ok {
+		f.Add("type", "must be public, private or management")
+		return t
+	}
+	n.Permissions, n.Rules = access.NormalizeApplication(f, t, n.Permissions, n.Rules)
+	if !n.ExpiresAt.IsZero() && !n.ExpiresAt.After(now) {
+		f.Add("expires_at", "must be in the future")
+	}
+	return t
+}
+
+func applicationOf(tenant string, r store.Application, rules []access.Rule, keys []store.Key) Application {
+	a := Application{
+		ID: r.ID, TenantID: tenant, Name: r.Name, Type: access.ApplicationType(r.Type), Permissions: r.Permissions, Rules: rules,
+		ExpiresAt: r.ExpiresAt.Time(),
+		Made:      Made{CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt.Time(), ModifiedBy: r.ModifiedBy, ModifiedAt: r.ModifiedAt.Time()},
+	}
+	for _, k := range keys {
+		a.Keys = append(a.Keys, keyOf(k))
+	}
+	return a
+}
+
+func keyOf(k store.Key) Key {
+	return Key{ID: k.ID, Version: k.Version, Prefix: k.Prefix, CreatedBy: k.CreatedBy, CreatedAt: k.CreatedAt.Time()}
+}
+
+// read returns an application with its rules opened and its keys listed.
+func read(ctx context.Context, tx store.Tx, keys *keyring.Keys, id string) (Application, store.Application, error) {
+	r, err := tx.Application(ctx, id)
+	if err != nil {
+		return Application{}, r, notFound(err, errNoApplication)
+	}
+	a, err := opened(ctx, tx, keys, r)
+	return a, r, err
+}
+
+func opened(ctx context.Context, tx store.Tx, keys *keyring.Keys, r store.Application) (Application, error) {
+	rules, err := openJSON[access.Rule](keys, r.ID, keyring.FieldApplicationRules, r.Rules)
+	if err != nil {
+		return Application{}, err
+	}
+	list, err := tx.Keys(ctx, r.ID)
+	if err != nil {
+		return Application{}, fmt.Errorf("list keys: %w", err)
+	}
+	return applicationOf(tx.Tenant(), r, rules, list), nil
+}
+
+// keysFor asks for the permission and then for the tenant's keys, which may
+// take I/O and so cannot wait for the transaction.
+func (s *Service) keysFor(ctx context.Context, c access.Caller, p access.Permission) (*keyring.Keys, error) {
+	if err := c.Require(p); err != nil {
+		return nil, err
+	}
+	keys, err := s.ring.For(ctx, c.Tenant())
+	if err != nil {
+		return nil, fmt.Errorf("get keys: %w", err)
+	}
+	return keys, nil
+}
+
+// CreateApplication makes an application, and its first key unless asked not to.
+func (s *Service) CreateApplication(ctx context.Context, c access.Caller, in NewApplication, last ...store.Step[Application]) (a Application, err error) {
+	keys, err := s.keysFor(ctx, c, access.ApplicationCreate)
+	if err != nil {
+		return Application{}, err
+	}
+	var f fault.Fields
+	kind := in.check(&f, s.now())
+	if err := f.Err(); err != nil {
+		return Application{}, err
+	}
+	p, err := s.prepare(keys, c, kind, in)
+	if err != nil {
+		return Application{}, err
+	}
+	err = s.logged(ctx, c, audit.Application, p.row.ID, audit.Create, func(tx store.Tx) error {
+		if a, err = p.insert(ctx, tx); err != nil {
+			return err
+		}
+		return store.Finish(tx, a, last)
+	})
+	return a, err
+}
+
+// prepared is an application that is ready to be stored: sealed, with its key made.
+type prepared struct {
+	row   store.Application
+	rules []access.Rule
+	key   *store.Key
+	text  secret.Text
+}
+
+func (s *Service) prepare(keys *keyring.Keys, c access.Caller, kind access.ApplicationType, in NewApplication) (prepared, error) {
+	p := prepared{rules: in.Rules, row: store.Application{
+		ID: access.NewID(), Name: in.Name, Type: string(kind), Permissions: in.Permissions, ExpiresAt: store.At(in.ExpiresAt),
+		CreatedBy: c.Application(), CreatedAt: store.At(s.now()), Version: 1,
+	}}
+	var err error
+	if p.row.Rules, err = sealJSON(keys, p.row.ID, keyring.FieldApplicationRules, in.Rules); err != nil {
+		return p, err
+	}
+	if !in.WithoutKey {
+		k, text, err := s.newKey(keys, c, kind, p.row.ID)
+		if err != nil {
+			return p, err
+		}
+		k.Version = 1
+		p.key, p.text = &k, text
+	}
+	return p, nil
+}
+
+func (p prepared) insert(ctx context.Context, tx store.Tx) (Application, error) {
+	if err := tx.InsertApplication(ctx, p.row); err != nil {
+		return Application{}, fmt.Errorf("insert application: %w", err)
+	}
+	var list []store.Key
+	if p.key != nil {
+		if err := tx.InsertKey(ctx, *p.key); err != nil {
+			return Application{}, fmt.Errorf("insert key: %w", err)
+		}
+		list = append(list, *p.key)
+	}
+	a := applicationOf(tx.Tenant(), p.row, p.rules, list)
+	a.Key = p.text
+	return a, nil
+}
+
+// newKey makes a key: the row with its hash, and the text to be shown once.
+func (s *Service) newKey(keys *keyring.Keys, c access.Caller, kind access.ApplicationType, application string) (store.Key, secret.Text, error) {
+	k, err := access.NewKey(s.random, s.environment, kind.KeyKind(), keys.Tenant())
+	if err != nil {
+		return store.Key{}, secret.Text{}, err
+	}
+	return store.Key{
+		ID: access.NewID(), ApplicationID: application, Hash: keys.HashKey(k.Text()), Prefix: k.Prefix(),
+		CreatedBy: c.Application(), CreatedAt: store.At(s.now()),
+	}, k.Text(), nil
+}
+
+// Application returns an application of the caller's tenant.
+func (s *Service) Application(ctx context.Context, c access.Caller, id string) (a Application, err error) {
+	keys, err := s.keysFor(ctx, c, access.ApplicationRead)
+	if err != nil {
+		return Application{}, err
+	}
+	return s.show(ctx, c, keys, id)
+}
+
+// Own returns the application whose key the caller presents; for a session,
+// the one that made it. It takes no permission.
+func (s *Service) Own(ctx context.Context, c access.Caller) (Application, error) {
+	keys, err := s.ring.For(ctx, c.Tenant())
+	if err != nil {
+		return Application{}, fmt.Errorf("get keys: %w", err)
+	}
+	return s.show(ctx, c, keys, c.Application())
+}
+
+func (s *Service) show(ctx context.Context, c access.Caller, keys *keyring.Keys, id string) (a Application, err error) {
+	err = s.logged(ctx, c, audit.Application, id, audit.Read, func(tx store.Tx) error {
+		a, _, err = read(ctx, tx, keys, id)
+		return err
+	})
+	return a, err
+}
+
+// Applications returns a page of the tenant's applications, newest first, and
+// how many match in all.
+func (s *Service) Applications(ctx context.Context, c access.Caller, filter store.ApplicationFilter, page store.Page) (list []Application, total int64, err error) {
+	keys, err := s.keysFor(ctx, c, access.ApplicationRead)
+	if err != nil {
+		return nil, 0, err
+	}
+	err = s.logged(ctx, c, audit.Application, audit.Many, audit.Read, func(tx store.Tx) error {
+		list = nil // a transaction may run again
+		rows, err := tx.Applications(ctx, filter, page)
+		if err != nil {
+			return fmt.Errorf("list applications: %w", err)
+		}
+		for _, r := range rows {
+			a, err := opened(ctx, tx, keys, r)
+			if err != nil {
+				return err
+			}
+			list = append(list, a)
+		}
+		total, err = tx.CountApplications(ctx, filter)
+		return err
+	})
+	return list, total, err
+}
+
+// ReplaceApplication changes everything but an application's type and keys.
+func (s *Service) ReplaceApplication(ctx context.Context, c access.Caller, id string, in NewApplication, last ...store.Step[Application]) (a Application, err error) {
+	keys, err := s.keysFor(ctx, c, access.ApplicationUpdate)
+	if err != nil {
+		return Application{}, err
+	}
+	err = s.logged(ctx, c, audit.Application, id, audit.Update, func(tx store.Tx) error {
+		_, r, err := read(ctx, tx, keys, id)
+		if err != nil {
+			return err
+		}
+		in := in
+		var f fault.Fields
+		if in.Type == "" {
+			in.Type = r.Type
+		} else if in.Type != r.Type {
+			f.Add("type", "cannot be changed")
+		}
+		if !f.Has("type") {
+			in.check(&f, s.now())
+		}
+		if err := f.Err(); err != nil {
+			return err
+		}
+		r.Name, r.Permissions, r.ExpiresAt = in.Name, in.Permissions, store.At(in.ExpiresAt)
+		if r.Rules, err = sealJSON(keys, id, keyring.FieldApplicationRules, in.Rules); err != nil {
+			return err
+		}
+		r.ModifiedBy, r.ModifiedAt = c.Application(), store.At(s.now())
+		r.Version++
+		if err := tx.ReplaceApplication(ctx, r); errors.Is(err, store.ErrConflict) {
+			return errChanged
+		} else if err != nil {
+			return fmt.Errorf("replace application: %w", err)
+		}
+		if a, err = opened(ctx, tx, keys, r); err != nil {
+			return err
+		}
+		return store.Finish(tx, a, last)
+	})
+	return a, err
+}
+
+// DeleteApplication removes an application with its keys.
+func (s *Service) DeleteApplication(ctx context.Context, c access.Caller, id string) error {
+	if err := c.Require(access.ApplicationDelete); err != nil {
+		return err
+	}
+	return s.logged(ctx, c, audit.Application, id, audit.Delete, func(tx store.Tx) error {
+		return notFound(tx.DeleteApplication(ctx, id), errNoApplication)
+	})
+}
+
+// Regenerate gives an application one new key and revokes all older ones.
+func (s *Service) Regenerate(ctx context.Context, c access.Caller, id string, last ...store.Step[Application]) (a Application, err error) {
+	keys, err := s.keysFor(ctx, c, access.ApplicationUpdate)
+	if err != nil {
+		return Application{}, err
+	}
+	err = s.logged(ctx, c, audit.Application, id, audit.Rotate, func(tx store.Tx) error {
+		old, r, err := read(ctx, tx, keys, id)
+		if err != nil {
+			return err
+		}
+		k, text, err := s.addKey(ctx, tx, keys, c, r, old.Keys)
+		if err != nil {
+			return err
+		}
+		for _, o := range old.Keys {
+			if err := tx.DeleteKey(ctx, id, o.ID); err != nil {
+				return fmt.Errorf("delete key: %w", err)
+			}
+		}
+		a = old
+		a.Keys, a.Key = []Key{keyOf(k)}, text
+		return store.Finish(tx, a, last)
+	})
+	return a, err
+}
+
+// addKey stores a new key of an application.
+func (s *Service) addKey(ctx context.Context, tx store.Tx, keys *keyring.Keys, c access.Caller, r store.Application, there []Key) (store.Key, secret.Text, error) {
+	k, text, err := s.newKey(keys, c, access.ApplicationType(r.Type), r.ID)
+	if err != nil {
+		return k, text, err
+	}
+	k.Version = 1
+	for _, o := range there {
+		k.Version = max(k.Version, o.Version+1)
+	}
+	if err := tx.InsertKey(ctx, k); err != nil {
+		return k, text, fmt.Errorf("insert key: %w", err)
+	}
+	return k, text, nil
+}
+
+// CreateKey gives an application one more key.
+func (s *Service) CreateKey(ctx context.Context, c access.Caller, application string, last ...store.Step[Key]) (out Key, err error) {
+	keys, err := s.keysFor(ctx, c, access.ApplicationUpdate)
+	if err != nil {
+		return Key{}, err
+	}
+	err = s.store.Update(ctx, c.Tenant(), func(tx store.Tx) error {
+		a, r, err := read(ctx, tx, keys, application)
+		if err != nil {
+			return err
+		}
+		if len(a.Keys) >= maxKeys {
+			return errManyKeys
+		}
+		k, text, err := s.addKey(ctx, tx, keys, c, r, a.Keys)
+		if err != nil {
+			return err
+		}
+		out = keyOf(k)
+		out.Text = text
+		if err := tx.AppendLog(ctx, audit.Entry(c, s.now(), audit.Key, k.ID, audit.Create)); err != nil {
+			return err
+		}
+		return store.Finish(tx, out, last)
+	})
+	return out, err
+}
+
+// Keys returns the keys of an application, oldest first.
+func (s *Service) Keys(ctx context.Context, c access.Caller, application string) (list []Key, err error) {
+	keys, err := s.keysFor(ctx, c, access.ApplicationRead)
+	if err != nil {
+		return nil, err
+	}
+	err = s.logged(ctx, c, audit.Key, audit.Many, audit.Read, func(tx store.Tx) error {
+		a, _, err := read(ctx, tx, keys, application)
+		list = a.Keys
+		return err
+	})
+	return list, err
+}
+
+// Key returns one key of an application.
+func (s *Service) Key(ctx context.Context, c access.Caller, application, id string) (out Key, err error) {
+	keys, err := s.keysFor(ctx, c, access.ApplicationRead)
+	if err != nil {
+		return Key{}, err
+	}
+	err = s.logged(ctx, c, audit.Key, id, audit.Read, func(tx store.Tx) error {
+		a, _, err := read(ctx, tx, keys, application)
+		if err != nil {
+			return err
+		}
+		for _, k := range a.Keys {
+			if k.ID == id {
+				out = k
+				return nil
+			}
+		}
+		return errNoKey
+	})
+	return out, err
+}
+
+// DeleteKey revokes a key. One that is gone already is no fault: whoever
+// retries wants it gone.
+func (s *Service) DeleteKey(ctx context.Context, c access.Caller, application, id string) error {
+	keys, err := s.keysFor(ctx, c, access.ApplicationUpdate)
+	if err != nil {
+		return err
+	}
+	return s.store.Update(ctx, c.Tenant(), func(tx store.Tx) error {
+		if _, _, err := read(ctx, tx, keys, application); err != nil {
+			return err
+		}
+		if err := tx.DeleteKey(ctx, application, id); errors.Is(err, store.ErrNotFound) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("delete key: %w", err)
+		}
+		return tx.AppendLog(ctx, audit.Entry(c, s.now(), audit.Key, id, audit.Delete))
+	})
+}

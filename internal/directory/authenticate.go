@@ -1,0 +1,66 @@
+package directory
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+
+	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/fault"
+	"github.com/tokenkeep/tokenkeep/internal/keyring"
+	"github.com/tokenkeep/tokenkeep/internal/secret"
+	"github.com/tokenkeep/tokenkeep/internal/store"
+)
+
+var (
+	errUnknownKey = fault.New(fault.Unauthenticated, "the API key is not known")
+	errExpired    = fault.New(fault.Unauthenticated, "the application of this API key has expired")
+)
+
+// Authenticate finds the caller of a key. The key is looked up by its keyed
+// hash, so that neither the look-up nor its time tells anything of the keys
+// that exist. It asks the store every time: a key that was revoked a moment
+// ago opens nothing.
+func (s *Service) Authenticate(ctx context.Context, text secret.Text) (access.Caller, error) {
+	k, ok := access.ParseKey(text, access.PublicKey, access.PrivateKey, access.ManagementKey)
+	if !ok {
+		return access.Caller{}, errUnknownKey
+	}
+	keys, err := s.ring.For(ctx, k.Tenant())
+	if errors.Is(err, keyring.ErrNoKeys) {
+		return access.Caller{}, errUnknownKey
+	}
+	if err != nil {
+		return access.Caller{}, fmt.Errorf("get keys: %w", err)
+	}
+	hash := keys.HashKey(text)
+	var found store.Key
+	var a store.Application
+	err = s.store.View(ctx, k.Tenant(), func(tx store.Tx) (err error) {
+		found, a, err = tx.KeyByHash(ctx, hash)
+		return err
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		return access.Caller{}, errUnknownKey
+	}
+	if err != nil {
+		return access.Caller{}, fmt.Errorf("look up key: %w", err)
+	}
+	kind := access.ApplicationType(a.Type)
+	if subtle.ConstantTimeCompare(found.Hash, hash) != 1 || kind.KeyKind() != k.Kind() {
+		return access.Caller{}, errUnknownKey
+	}
+	if !a.ExpiresAt.IsZero() && a.ExpiresAt <= store.At(s.now()) {
+		return access.Caller{}, errExpired
+	}
+	rules, err := openJSON[access.Rule](keys, a.ID, keyring.FieldApplicationRules, a.Rules)
+	if err != nil {
+		return access.Caller{}, err
+	}
+	grant, err := access.NewGrant(a.Permissions, rules)
+	if err != nil {
+		return access.Caller{}, fmt.Errorf("read grant: %w", err)
+	}
+	return access.NewApplication(k.Tenant(), a.ID, kind, grant), nil
+}

@@ -1,0 +1,363 @@
+package directory
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/audit"
+	"github.com/tokenkeep/tokenkeep/internal/fault"
+	"github.com/tokenkeep/tokenkeep/internal/keyring"
+	"github.com/tokenkeep/tokenkeep/internal/secret"
+	"github.com/tokenkeep/tokenkeep/internal/store"
+)
+
+var (
+	errNoTenant     = fault.New(fault.NotFound, "no such tenant")
+	errTenantIsGone = fault.New(fault.Conflict, "the tenant is being deleted")
+)
+
+// Tenant is a tenant as its own management applications see it.
+type Tenant struct {
+	ID       string
+	Name     string
+	Settings map[string]string // all of them, those left out at their defaults
+	Made
+}
+
+// Setting is one thing that a tenant may choose for itself.
+type Setting struct {
+	Name    string
+	Doc     string
+	Default string
+	valid   func(value string) bool
+	refusal string
+}
+
+// settings are all that there are; see Settings.
+var settings = []Setting{
+	choice("fingerprint_tokens", "Whether every token gets a fingerprint, or only those that ask for one.", "true"),
+	choice("deduplicate_tokens", "Whether a create that would repeat a token answers with the existing one.", "false"),
+	choice("disable_ephemeral_proxy", "Whether calls that name their destination in a header are refused.", "false"),
+	choice("disable_anonymous_detokenization", "Whether proxies that ask for no key put no protected values in, unless they have an application.", "false"),
+	choice("uncapped_sessions", "Whether a session may hold more than the application that authorized it.", "false"),
+	{
+		Name: "cvc_retention", Doc: "How long a card's security code is kept; at most an hour.", Default: "1h",
+		valid: func(v string) bool {
+			d, err := time.ParseDuration(v)
+			return err == nil && d >= time.Minute && d <= keyring.Retention
+		},
+		refusal: "must be a duration from 1m to 1h",
+	},
+}
+
+func choice(name, doc, fallback string) Setting {
+	return Setting{
+		Name: name, Doc: doc, Default: fallback,
+		valid: func(v string) bool { return v == "true" || v == "false" }, refusal: `must be "true" or "false"`,
+	}
+}
+
+// Settings returns the rows, for the documentation.
+func Settings() []Setting { return slices.Clone(settings) }
+
+// withDefaults fills in what the tenant did not choose.
+func withDefaults(chosen map[string]string) map[string]string {
+	all := make(map[string]string, len(settings))
+	for _, row := range settings {
+		all[row.Name] = row.Default
+		if v, ok := chosen[row.Name]; ok {
+			all[row.Name] = v
+		}
+	}
+	return all
+}
+
+func checkSettings(f *fault.Fields, chosen map[string]string) {
+	known := 0
+	for _, row := range settings {
+		if v, ok := chosen[row.Name]; ok {
+			known++
+			if !row.valid(v) {
+				f.Add("settings."+row.Name, row.refusal)
+			}
+		}
+	}
+	if known < len(chosen) {
+		f.Add("settings", "holds a setting that does not exist")
+	}
+}
+
+func tenantOf(r store.Tenant) Tenant {
+	return Tenant{ID: r.ID, Name: r.Name, Settings: withDefaults(r.Settings), Made: Made{
+		CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt.Time(), ModifiedBy: r.ModifiedBy, ModifiedAt: r.ModifiedAt.Time(),
+	}}
+}
+
+// Tenant returns the caller's tenant.
+func (s *Service) Tenant(ctx context.Context, c access.Caller) (t Tenant, err error) {
+	if err := c.Require(access.TenantRead); err != nil {
+		return Tenant{}, err
+	}
+	err = s.logged(ctx, c, audit.Tenant, c.Tenant(), audit.Read, func(tx store.Tx) error {
+		r, err := tx.TenantRow(ctx)
+		t = tenantOf(r)
+		return notFound(err, errNoTenant)
+	})
+	return t, err
+}
+
+// ReplaceTenant changes the name and the settings of the caller's tenant.
+// Settings that are left out return to their defaults.
+func (s *Service) ReplaceTenant(ctx context.Context, c access.Caller, name string, chosen map[string]string, last ...store.Step[Tenant]) (t Tenant, err error) {
+	if err := c.Require(access.TenantUpdate); err != nil {
+		return Tenant{}, err
+	}
+	var f fault.Fields
+	checkName(&f, name)
+	checkSettings(&f, chosen)
+	if err := f.Err(); err != nil {
+		return Tenant{}, err
+	}
+	err = s.logged(ctx, c, audit.Tenant, c.Tenant(), audit.Update, func(tx store.Tx) error {
+		r, err := tx.TenantRow(ctx)
+		if err != nil {
+			return notFound(err, errNoTenant)
+		}
+		r.Name, r.Settings = name, chosen
+		r.ModifiedBy, r.ModifiedAt = c.Application(), store.At(s.now())
+		if err := tx.ReplaceTenant(ctx, r); err != nil {
+			return fmt.Errorf("replace tenant: %w", err)
+		}
+		t = tenantOf(r)
+		return store.Finish(tx, t, last)
+	})
+	return t, err
+}
+
+// DeleteTenant destroys the keys of the caller's tenant: from the moment it
+// returns nothing of the tenant opens any more, here or in any copy without
+// the keysets. FinishDeletions removes the rows, which takes longer.
+func (s *Service) DeleteTenant(ctx context.Context, c access.Caller) error {
+	if err := c.Require(access.TenantDelete); err != nil {
+		return err
+	}
+	return s.shred(ctx, c)
+}
+
+func (s *Service) shred(ctx context.Context, c access.Caller) error {
+	err := s.logged(ctx, c, audit.Tenant, c.Tenant(), audit.Delete, func(tx store.Tx) error {
+		r, err := tx.TenantRow(ctx)
+		if err != nil {
+			return notFound(err, errNoTenant)
+		}
+		if r.Deleting {
+			return errTenantIsGone
+		}
+		r.Deleting = true
+		if err := tx.ReplaceTenant(ctx, r); err != nil {
+			return fmt.Errorf("mark tenant: %w", err)
+		}
+		return tx.DestroyKeysets(ctx)
+	})
+	if err != nil {
+		return err
+	}
+	s.ring.Forget(c.Tenant())
+	if err := s.store.EpochKeys().DestroyTenantEpochKeys(ctx, c.Tenant()); err != nil {
+		// They open nothing without the keysets that wrapped them, and the
+		// destroyer takes them within the hour.
+		return fmt.Errorf("destroy epoch keys: %w", err)
+	}
+	return nil
+}
+
+// rowsPerStep bounds the transactions in which a deletion proceeds.
+const rowsPerStep = 500
+
+// FinishDeletions removes the rows of tenants whose keys are destroyed, a
+// bounded number at a time, so that nobody waits behind it. progress, when not
+// nil, is told of every step.
+func (s *Service) FinishDeletions(ctx context.Context, progress func(tenant string)) error {
+	return s.eachTenant(ctx, func(t store.Tenant) error {
+		if !t.Deleting {
+			return nil
+		}
+		if err := s.store.EpochKeys().DestroyTenantEpochKeys(ctx, t.ID); err != nil {
+			return fmt.Errorf("destroy epoch keys: %w", err)
+		}
+		for more := true; more; {
+			if progress != nil {
+				progress(t.ID)
+			}
+			err := s.store.Update(ctx, t.ID, func(tx store.Tx) (err error) {
+				more, err = tx.DeleteTenantRows(ctx, rowsPerStep)
+				return err
+			})
+			if err != nil {
+				return fmt.Errorf("delete rows of a tenant: %w", err)
+			}
+		}
+		return nil
+	})
+}
+
+// eachTenant goes through all tenants of the installation.
+func (s *Service) eachTenant(ctx context.Context, fn func(store.Tenant) error) error {
+	for after := ""; ; {
+		page, err := s.store.AllTenants().Tenants(ctx, after, 100)
+		if err != nil {
+			return fmt.Errorf("list tenants: %w", err)
+		}
+		if len(page) == 0 {
+			return nil
+		}
+		for _, t := range page {
+			if err := fn(t); err != nil {
+				return err
+			}
+			after = t.ID
+		}
+	}
+}
+
+// Usage is how many tokens of each type a tenant has.
+type Usage struct {
+	Tokens map[string]int64
+	Total  int64
+}
+
+// Usage counts the tokens of the caller's tenant, whatever their containers.
+func (s *Service) Usage(ctx context.Context, c access.Caller) (u Usage, err error) {
+	if err := c.Require(access.ReportRead); err != nil {
+		return Usage{}, err
+	}
+	err = s.logged(ctx, c, audit.Tenant, c.Tenant(), audit.Read, func(tx store.Tx) error {
+		u = Usage{Tokens: make(map[string]int64)}
+		groups, err := tx.TokenGroups(ctx)
+		if err != nil {
+			return fmt.Errorf("list token groups: %w", err)
+		}
+		for _, g := range groups {
+			n, err := tx.CountTokens(ctx, store.TokenFilter{Now: store.At(s.now()), Groups: []string{g.ID}})
+			if err != nil {
+				return fmt.Errorf("count tokens: %w", err)
+			}
+			if n > 0 {
+				u.Tokens[g.Type] += n
+				u.Total += n
+			}
+		}
+		return nil
+	})
+	return u, err
+}
+
+// CallbackSecret signs what is delivered to a tenant's callback URLs.
+type CallbackSecret struct {
+	Secret secret.Text
+	// Previous is the one before it, which signs too until PreviousUntil.
+	Previous      secret.Text
+	PreviousUntil time.Time
+}
+
+// callbackOverlap is how long a replaced secret goes on signing.
+const callbackOverlap = 24 * time.Hour
+
+// keptSecrets is the form in which a tenant's secrets are sealed.
+type keptSecrets struct {
+	Callback  string    `json:"callback"`
+	Previous  string    `json:"previous,omitempty"`
+	RotatedAt time.Time `json:"rotated_at,omitzero"`
+}
+
+// newCallbackSecret makes a secret in the form that libraries for Standard
+// Webhooks take.
+func newCallbackSecret() string {
+	var b [32]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return "whsec_" + base64.StdEncoding.EncodeToString(b[:])
+}
+
+func sealSecrets(keys *keyring.Keys, k keptSecrets) ([]byte, error) {
+	b, err := json.Marshal(k)
+	if err != nil {
+		return nil, fmt.Errorf("encode secrets: %w", err)
+	}
+	return keys.Seal(keys.Tenant(), keyring.FieldTenantSecrets, b)
+}
+
+func openSecrets(keys *keyring.Keys, sealed []byte) (k keptSecrets, err error) {
+	b, err := keys.Open(keys.Tenant(), keyring.FieldTenantSecrets, sealed)
+	if err != nil {
+		return k, err
+	}
+	if err := json.Unmarshal(b, &k); err != nil {
+		return k, errors.New("decode secrets")
+	}
+	return k, nil
+}
+
+func (s *Service) callbackSecretOf(k keptSecrets) CallbackSecret {
+	c := CallbackSecret{Secret: secret.NewText(k.Callback)}
+	if until := k.RotatedAt.Add(callbackOverlap); k.Previous != "" && s.now().Before(until) {
+		c.Previous, c.PreviousUntil = secret.NewText(k.Previous), until
+	}
+	return c
+}
+
+// CallbackSecret returns the secret of the caller's tenant.
+func (s *Service) CallbackSecret(ctx context.Context, c access.Caller) (out CallbackSecret, err error) {
+	if err := c.Require(access.TenantRead); err != nil {
+		return out, err
+	}
+	return s.withSecrets(ctx, c, audit.Read, func(k keptSecrets) keptSecrets { return k })
+}
+
+// RotateCallbackSecret replaces it; the old one goes on signing for a day.
+func (s *Service) RotateCallbackSecret(ctx context.Context, c access.Caller, last ...store.Step[CallbackSecret]) (out CallbackSecret, err error) {
+	if err := c.Require(access.TenantUpdate); err != nil {
+		return out, err
+	}
+	fresh := newCallbackSecret() // once, although the transaction may run again
+	return s.withSecrets(ctx, c, audit.Rotate, func(k keptSecrets) keptSecrets {
+		return keptSecrets{Callback: fresh, Previous: k.Callback, RotatedAt: s.now().UTC()}
+	}, last...)
+}
+
+// withSecrets opens a tenant's secrets and puts back what change makes of them.
+func (s *Service) withSecrets(ctx context.Context, c access.Caller, op audit.Operation, change func(keptSecrets) keptSecrets, last ...store.Step[CallbackSecret]) (out CallbackSecret, err error) {
+	keys, err := s.ring.For(ctx, c.Tenant())
+	if err != nil {
+		return out, fmt.Errorf("get keys: %w", err)
+	}
+	err = s.logged(ctx, c, audit.Tenant, c.Tenant(), op, func(tx store.Tx) error {
+		r, err := tx.TenantRow(ctx)
+		if err != nil {
+			return notFound(err, errNoTenant)
+		}
+		before, err := openSecrets(keys, r.Secrets)
+		if err != nil {
+			return err
+		}
+		after := change(before)
+		if after != before {
+			if r.Secrets, err = sealSecrets(keys, after); err != nil {
+				return err
+			}
+			r.ModifiedBy, r.ModifiedAt = c.Application(), store.At(s.now())
+			if err := tx.ReplaceTenant(ctx, r); err != nil {
+				return fmt.Errorf("replace tenant: %w", err)
+			}
+		}
+		out = s.callbackSecretOf(after)
+		return store.Finish(tx, out, last)
+	})
+	return out, err
+}
