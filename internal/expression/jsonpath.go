@@ -53,6 +53,10 @@ type segment struct {
 	selector func(s *search, v jsonvalue.Value, found []jsonvalue.Value) ([]jsonvalue.Value, error)
 }
 
+// nodeSteps is what looking at one value costs; paths that descend look at
+// many, and more than once.
+const nodeSteps = 256
+
 type search struct {
 	root   jsonvalue.Value
 	budget *Budget
@@ -73,7 +77,7 @@ func (s *search) run(values []jsonvalue.Value, segments []segment) ([]jsonvalue.
 }
 
 func (s *search) apply(seg segment, v jsonvalue.Value, found []jsonvalue.Value) ([]jsonvalue.Value, error) {
-	if err := s.budget.spend(16 * v.Len()); err != nil {
+	if err := s.budget.spend(nodeSteps + nodeSteps/4*v.Len()); err != nil {
 		return nil, err
 	}
 	found, err := seg.selector(s, v, found)
