@@ -14,13 +14,19 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/jsonvalue"
 )
 
-// MaxTokens is how many different tokens one text or document may name.
-const MaxTokens = 100
+const (
+	// MaxTokens is how many different tokens one text or document may name.
+	MaxTokens = 100
+	// MaxExpressions is how many detokenization expressions one text or
+	// document may hold: a parsed one takes far more memory than its text.
+	MaxExpressions = 20_000
+)
 
 var (
 	errTokenID    = fault.New(fault.Invalid, "a detokenization expression does not begin with the id of a token")
 	errTokenName  = fault.New(fault.Invalid, "a filter in a detokenization expression takes literal arguments only")
 	errTokenAlias = fault.New(fault.Invalid, "alias filters cannot be used in detokenization expressions")
+	errUses       = fault.New(fault.Invalid, "too many detokenization expressions stand in one request")
 	errTokens     = fault.New(fault.Invalid, "too many tokens are named in one request")
 )
 
@@ -80,6 +86,7 @@ type Detokenization struct{ open func() *detokenization }
 
 type detokenization struct {
 	parts      []part
+	uses       int
 	references []Reference
 }
 
@@ -94,7 +101,7 @@ func ParseDetokenization(text string) (*Detokenization, error) {
 	if p.alias {
 		return nil, errTokenAlias
 	}
-	d := &detokenization{parts: parts}
+	d := &detokenization{parts: parts, uses: p.uses}
 	var seen references
 	for _, part := range parts {
 		if part.expr == nil {

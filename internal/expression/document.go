@@ -21,6 +21,7 @@ type document struct {
 func ParseDocument(v jsonvalue.Value) (*Document, error) {
 	d := &document{value: v}
 	var seen references
+	uses := 0
 	for leaf := range v.Leaves() {
 		if !expressive(leaf) {
 			continue
@@ -28,6 +29,9 @@ func ParseDocument(v jsonvalue.Value) (*Document, error) {
 		text, err := ParseDetokenization(leaf.Reveal())
 		if err != nil {
 			return nil, err
+		}
+		if uses += text.open().uses; uses > MaxExpressions {
+			return nil, errUses
 		}
 		for _, ref := range text.open().references {
 			if err := seen.add(ref); err != nil {

@@ -34,7 +34,7 @@ var aliasFilters = []filter{
 		examples: []Example{
 			example("data.number | alias_card", `{"number":"4242424242424242"}`, `"7566948261588997"`),
 			example("data.number | alias_card: false, true", `{"number":"4242424242424242"}`, `"7566948261584242"`),
-			example("data | alias_card: true, true", `"3622-7206-2716-5567"`, `"3622-7206-7566-5567"`),
+			example("data | alias_card: true, true", `"5555-5555-5555-4444"`, `"5555-5555-7566-4444"`),
 		},
 		alias: true,
 		apply: func(c *call) jsonvalue.Value {

@@ -19,8 +19,8 @@ var convertFilters = []filter{
 		doc:    "The one value that a JSONPath finds; none, or more than one, is an error.",
 		params: []param{needs("path")},
 		examples: []Example{
-			example("data | json: '$.bicycle.color'", `{"bicycle":{"color":"red"}}`, `"red"`),
-			example("data | json: '$.books[?(@.price < 10)].title'", `{"books":[{"title":"Moby Dick","price":8.99},{"title":"Emma","price":22.99}]}`, `"Moby Dick"`),
+			example("data | json: '$.holder.name'", `{"holder":{"name":"Jane"}}`, `"Jane"`),
+			example("data | json: '$.accounts[?(@.balance > 100)].name'", `{"accounts":[{"name":"daily","balance":12.50},{"name":"savings","balance":900}]}`, `"savings"`),
 			example("data | json: '$[-1]'", `[1,2,3.10]`, `3.10`),
 		},
 		apply: func(c *call) jsonvalue.Value {
@@ -99,8 +99,8 @@ var convertFilters = []filter{
 		doc:    "The HMAC of a text under a key, with `sha-256`, `sha-512` or `sha-1`; to be followed by to_base64 or to_base16, and in base 16 otherwise.",
 		params: []param{needs("algorithm"), needs("key")},
 		examples: []Example{
-			example("data | hmac: 'sha-256', 'secretKeyValue' | to_base16", `"4242424242424242"`, `"90A0050E90515101DCAD0F68955370CCA81F6DCB9D299E7E0585CC9746716D9B"`),
-			example("data | hmac: 'sha-256', 'secretKeyValue' | to_base64", `"secretText"`, `"IQEOEVbU1YuKZeuhAvcYwUbzZ6SnkUPeJyy5aZY6KMs="`),
+			example("data | hmac: 'sha-256', 'a key' | to_base16", `"4242424242424242"`, `"4B86EA5B1202EDF0AC540BFED82ABA5153D5EEB7D6F78161616749D8AA9C4466"`),
+			example("data | hmac: 'sha-1', 'a key' | to_base64", `"4242424242424242"`, `"FW16MnUaJ0A5ytE/MWDgoOfyMRo="`),
 		},
 		apply: func(c *call) jsonvalue.Value {
 			algorithm := map[string]func() hash.Hash{"sha-256": sha256.New, "sha-512": sha512.New, "sha-1": sha1.New}[c.argText(0, "")]

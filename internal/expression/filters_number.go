@@ -54,7 +54,7 @@ func arithmetic(name, doc string, calculate func(d, e decimal) decimal, examples
 }
 
 func dividing(name, doc string, calculate func(d, e decimal) decimal, examples ...Example) filter {
-	return arithmetic(name, doc, calculate, examples...).but(func(c *call, apply func(*call) jsonvalue.Value) jsonvalue.Value {
+	return arithmetic(name, doc, calculate, examples...).guarded(func(c *call, apply func(*call) jsonvalue.Value) jsonvalue.Value {
 		if c.decimal(c.args[0]).coefficient.Sign() == 0 {
 			return c.fail(errZero)
 		}
@@ -69,8 +69,8 @@ func rounding(name, doc string, calculate func(d decimal) decimal, examples ...E
 	}
 }
 
-// but puts a check before a filter.
-func (f filter) but(check func(c *call, apply func(*call) jsonvalue.Value) jsonvalue.Value) filter {
+// guarded puts a check before a filter.
+func (f filter) guarded(check func(c *call, apply func(*call) jsonvalue.Value) jsonvalue.Value) filter {
 	apply := f.apply
 	f.apply = func(c *call) jsonvalue.Value { return check(c, apply) }
 	return f

@@ -25,7 +25,7 @@ var revealFilters = []filter{
 		params: []param{needs("n"), takes("char", "'X'")},
 		examples: []Example{
 			example("data | reveal_last: 4", `"4242424242424242"`, `"XXXXXXXXXXXX4242"`),
-			example("data | reveal_last: 3, '#'", `"36227206271667"`, `"###########667"`),
+			example("data | reveal_last: 5, '*'", `"DE-2024-00417"`, `"********00417"`),
 			example("data | reveal_last: 4", `"4242"`, `"XXXX"`),
 		},
 		apply: func(c *call) jsonvalue.Value {
@@ -37,9 +37,9 @@ var revealFilters = []filter{
 		doc:    "Hides all but the first and last characters and those in keep. When that would hide nothing, it hides everything.",
 		params: []param{takes("first", "0"), takes("last", "0"), takes("char", "'X'"), takes("keep", "")},
 		examples: []Example{
-			example("data | reveal: 6", `"3622-7206-2716-5567"`, `"3622-7XXXXXXXXXXXXX"`),
-			example("data | reveal: 7, 4, '#', '-'", `"3622-7206-2716-5567"`, `"3622-72##-####-5567"`),
-			example("data | reveal: 10, 9", `"3622-7206-2716-5567"`, `"XXXXXXXXXXXXXXXXXXX"`),
+			example("data | reveal: 1", `"Jane"`, `"JXXX"`),
+			example("data | reveal: 2, 4, '*', '- '", `"DE-2024 00417"`, `"DE-**** *0417"`),
+			example("data | reveal: 2, 2", `"Jane"`, `"XXXX"`),
 			example("data | reveal: 0, 4, 'X', '-'", `"123-45-6789"`, `"XXX-XX-6789"`),
 		},
 		apply: func(c *call) jsonvalue.Value {
@@ -54,7 +54,7 @@ var revealFilters = []filter{
 		examples: []Example{
 			example("data | card_mask", `"4242424242424242"`, `"XXXXXXXXXXXXXXXX"`),
 			example("data | card_mask: true, true, '#'", `"4242424242424242"`, `"42424242####4242"`),
-			example("data | card_mask: 'true', 'true', 'X', '-'", `"3622-7206-2716-5567"`, `"3622-7206-XXXX-5567"`),
+			example("data | card_mask: 'true', 'true', 'X', '-'", `"5555-5555-5555-4444"`, `"5555-5555-XXXX-4444"`),
 			example("data | card_mask: true, true", `"378282246310005"`, `"378282XXXXX0005"`),
 		},
 		apply: func(c *call) jsonvalue.Value {

@@ -33,7 +33,7 @@ var webFilters = []filter{
 
 // widening is a change by which a text may grow, at most sevenfold.
 func widening(name, doc string, change func(string) string, examples ...Example) filter {
-	return changing(name, doc, change, examples...).but(func(c *call, apply func(*call) jsonvalue.Value) jsonvalue.Value {
+	return changing(name, doc, change, examples...).guarded(func(c *call, apply func(*call) jsonvalue.Value) jsonvalue.Value {
 		if c.budget.spend(7*len(c.text())) != nil {
 			return c.fail(errWork)
 		}
