@@ -17,16 +17,17 @@ import (
 const (
 	// MaxTokens is how many different tokens one text or document may name.
 	MaxTokens = 100
-	// MaxExpressions is how many detokenization expressions one text or
-	// document may hold: a parsed one takes far more memory than its text.
-	MaxExpressions = 20_000
+	// MaxOperations is how many detokenization expressions, with their filters
+	// and arguments, one text or document may hold: parsed, they take far more
+	// memory than their text.
+	MaxOperations = 50_000
 )
 
 var (
 	errTokenID    = fault.New(fault.Invalid, "a detokenization expression does not begin with the id of a token")
 	errTokenName  = fault.New(fault.Invalid, "a filter in a detokenization expression takes literal arguments only")
 	errTokenAlias = fault.New(fault.Invalid, "alias filters cannot be used in detokenization expressions")
-	errUses       = fault.New(fault.Invalid, "too many detokenization expressions stand in one request")
+	errOperations = fault.New(fault.Invalid, "too many detokenization expressions stand in one request")
 	errTokens     = fault.New(fault.Invalid, "too many tokens are named in one request")
 )
 
@@ -86,7 +87,7 @@ type Detokenization struct{ open func() *detokenization }
 
 type detokenization struct {
 	parts      []part
-	uses       int
+	operations int
 	references []Reference
 }
 
@@ -101,7 +102,7 @@ func ParseDetokenization(text string) (*Detokenization, error) {
 	if p.alias {
 		return nil, errTokenAlias
 	}
-	d := &detokenization{parts: parts, uses: p.uses}
+	d := &detokenization{parts: parts, operations: p.total}
 	var seen references
 	for _, part := range parts {
 		if part.expr == nil {

@@ -129,8 +129,8 @@ func TestIDsAreListedOnceWithWhatIsWanted(t *testing.T) {
 	}
 }
 
-func TestExpressionsAreCounted(t *testing.T) {
-	many := strings.Repeat("{{tok}}", expression.MaxExpressions)
+func TestExpressionsAndTheirFiltersAreCounted(t *testing.T) {
+	many := strings.Repeat("{{tok}}", expression.MaxOperations-3) + "{{tok|append:'x'}}"
 	if _, err := expression.ParseDetokenization(many); err != nil {
 		t.Errorf("as many as may be: %v", err)
 	}

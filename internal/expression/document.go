@@ -21,7 +21,7 @@ type document struct {
 func ParseDocument(v jsonvalue.Value) (*Document, error) {
 	d := &document{value: v}
 	var seen references
-	uses := 0
+	operations := 0
 	for leaf := range v.Leaves() {
 		if !expressive(leaf) {
 			continue
@@ -30,8 +30,8 @@ func ParseDocument(v jsonvalue.Value) (*Document, error) {
 		if err != nil {
 			return nil, err
 		}
-		if uses += text.open().uses; uses > MaxExpressions {
-			return nil, errUses
+		if operations += text.open().operations; operations > MaxOperations {
+			return nil, errOperations
 		}
 		for _, ref := range text.open().references {
 			if err := seen.add(ref); err != nil {

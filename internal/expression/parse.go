@@ -34,8 +34,8 @@ type parser struct {
 	text          string
 	at            int
 	detokenizing  bool // heads are token ids, and tags are plain text
-	operations    int
-	uses          int // of tokens
+	operations    int  // in this template, or in this detokenization expression
+	total         int
 	alias         bool
 	metadata      bool
 	tolerated     bool
@@ -96,9 +96,6 @@ func (p *parser) trimsPreceding() bool {
 func (p *parser) expression() (*expression, error) {
 	if p.detokenizing {
 		p.operations = 0
-		if p.uses++; p.uses > MaxExpressions {
-			return nil, errUses
-		}
 	}
 	if err := p.count(); err != nil {
 		return nil, err
@@ -271,6 +268,9 @@ func (p *parser) take(c byte) bool {
 func (p *parser) count() error {
 	if p.operations++; p.operations > maxOperations {
 		return errMany
+	}
+	if p.total++; p.total > MaxOperations {
+		return errOperations
 	}
 	return nil
 }
