@@ -55,16 +55,14 @@ func (p *parser) operand() (operand, bool, error) {
 	case "false":
 		return operand{literal: jsonvalue.NewBool(false)}, true, nil
 	case "data":
-		if p.detokenizing {
-			return operand{}, false, errTokenName
+		if !p.detokenizing {
+			return operand{from: fromData, path: p.path()}, true, nil
 		}
-		return operand{from: fromData, path: p.path()}, true, nil
 	case "metadata":
-		if p.detokenizing {
-			return operand{}, false, errTokenName
+		if !p.detokenizing {
+			p.metadata = true
+			return operand{from: fromMetadata, path: p.path()}, true, nil
 		}
-		p.metadata = true
-		return operand{from: fromMetadata, path: p.path()}, true, nil
 	}
 	if p.detokenizing {
 		return operand{}, false, errTokenName
@@ -137,19 +135,28 @@ func (p *parser) path() []member {
 	return path
 }
 
+// bracket reads what follows a [: a text or an integer, and the ].
 func (p *parser) bracket() (member, bool) {
 	p.space()
-	key, ok, err := p.operand()
-	p.space()
-	if err != nil || !ok || key.from != fromLiteral || !p.take(']') {
+	if p.at == len(p.text) {
 		return member{}, false
 	}
-	switch key.literal.Kind() {
-	case jsonvalue.String:
-		return member{name: key.literal.Reveal()}, true
-	case jsonvalue.Number:
-		i, err := strconv.Atoi(key.literal.Reveal())
-		return member{index: i, indexed: true}, err == nil
+	var m member
+	if c := p.text[p.at]; c == '\'' || c == '"' {
+		name, err := p.quoted()
+		if err != nil {
+			return member{}, false
+		}
+		m.name = name
+	} else {
+		n := len(p.text[p.at:]) - len(strings.TrimLeft(p.text[p.at:], "-0123456789"))
+		i, err := strconv.Atoi(p.text[p.at : p.at+n])
+		if err != nil {
+			return member{}, false
+		}
+		m.index, m.indexed = i, true
+		p.at += n
 	}
-	return member{}, false
+	p.space()
+	return m, p.take(']')
 }
