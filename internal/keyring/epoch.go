@@ -10,7 +10,6 @@ import (
 
 	"github.com/tink-crypto/tink-go/v2/aead"
 	"github.com/tink-crypto/tink-go/v2/keyset"
-	tinkpb "github.com/tink-crypto/tink-go/v2/proto/tink_go_proto"
 	"github.com/tink-crypto/tink-go/v2/tink"
 
 	"github.com/tokenkeep/tokenkeep/internal/store"
@@ -214,9 +213,9 @@ func (e epochID) bindKey() []byte {
 // wrapEpoch wraps an epoch key with the tenant's data key: that takes no KMS,
 // and what is destroyed is the wrapped key itself, of which there is no copy.
 func wrapEpoch(keys *Keys, id epochID, key *keyset.Handle) []byte {
-	out := new(keyset.MemReaderWriter)
+	out := new(wrappedKeys)
 	must(out, key.WriteWithAssociatedData(out, keys.current.Load().aead, id.bindKey()))
-	return append([]byte{formatKey}, out.EncryptedKeyset.GetEncryptedKeyset()...)
+	return append([]byte{formatKey}, out.bytes...)
 }
 
 // readWrapped returns the key inside a wrapped epoch key.
@@ -224,8 +223,7 @@ func readWrapped(keys *Keys, id epochID, wrapped []byte) (*keyset.Handle, error)
 	if len(wrapped) == 0 || wrapped[0] != formatKey {
 		return nil, fmt.Errorf("keyring: unwrap an epoch key: %w", ErrDamaged)
 	}
-	in := keyset.MemReaderWriter{EncryptedKeyset: &tinkpb.EncryptedKeyset{EncryptedKeyset: wrapped[1:]}}
-	handle, err := keyset.ReadWithAssociatedData(&in, keys.current.Load().aead, id.bindKey())
+	handle, err := keyset.ReadWithAssociatedData(&wrappedKeys{bytes: wrapped[1:]}, keys.current.Load().aead, id.bindKey())
 	if err != nil {
 		return nil, fmt.Errorf("keyring: unwrap an epoch key: %w", ErrDamaged)
 	}

@@ -62,12 +62,12 @@ func (r *Ring) NewTenant(ctx context.Context, tenant string) ([]store.Keyset, er
 // wrapSet puts the keys, wrapped with the primary KEK, into the row.
 func (r *Ring) wrapSet(ctx context.Context, tenant string, keys *keyset.Handle, row *store.Keyset) error {
 	a := &kmsAEAD{kms: r.kms}
-	var out keyset.MemReaderWriter
+	var out wrappedKeys
 	err := keys.WriteWithContext(ctx, &out, a, bind(setLabel, tenant, row.Purpose))
 	if err != nil {
 		return fmt.Errorf("keyring: wrap %s keys: %w", row.Purpose, a.cause(err))
 	}
-	row.Wrapped = append([]byte{formatSet}, out.EncryptedKeyset.GetEncryptedKeyset()...)
+	row.Wrapped = append([]byte{formatSet}, out.bytes...)
 	row.KEK = a.id
 	return nil
 }
@@ -78,13 +78,30 @@ func (r *Ring) unwrapSet(ctx context.Context, tenant string, row store.Keyset) (
 		return nil, fmt.Errorf("keyring: unwrap %s keys: %w", row.Purpose, ErrDamaged)
 	}
 	a := &kmsAEAD{kms: r.kms, id: row.KEK}
-	in := keyset.MemReaderWriter{EncryptedKeyset: &tinkpb.EncryptedKeyset{EncryptedKeyset: row.Wrapped[1:]}}
-	keys, err := keyset.ReadWithContext(ctx, &in, a, bind(setLabel, tenant, row.Purpose))
+	keys, err := keyset.ReadWithContext(ctx, &wrappedKeys{bytes: row.Wrapped[1:]}, a, bind(setLabel, tenant, row.Purpose))
 	clear(a.plaintext) // the serialized keys; Tink has made its own copies
 	if err != nil {
 		return nil, fmt.Errorf("keyring: unwrap %s keys: %w", row.Purpose, a.cause(err))
 	}
 	return keys, nil
+}
+
+// wrappedKeys gives Tink an encrypted keyset to read and to write, without the
+// framing of a file: a byte more or less is then found out. It has no way to
+// read or write keys in clear.
+type wrappedKeys struct {
+	keyset.Reader
+	keyset.Writer
+	bytes []byte
+}
+
+func (w *wrappedKeys) ReadEncrypted() (*tinkpb.EncryptedKeyset, error) {
+	return &tinkpb.EncryptedKeyset{EncryptedKeyset: w.bytes}, nil
+}
+
+func (w *wrappedKeys) WriteEncrypted(k *tinkpb.EncryptedKeyset) error {
+	w.bytes = k.GetEncryptedKeyset()
+	return nil
 }
 
 // kmsAEAD lets Tink wrap one keyset with a KMS. It remembers which key was

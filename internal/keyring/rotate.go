@@ -33,6 +33,8 @@ const (
 	Retired Phase = "retired"
 )
 
+var phases = []Phase{Introduced, Promoted, Resealing, Resealed, Retired}
+
 // Rotation tells how far the rotation of a tenant's data key has come.
 type Rotation struct {
 	Phase Phase      `json:"phase"`
@@ -40,8 +42,8 @@ type Rotation struct {
 	Made  store.Time `json:"made"`  // when it was made
 	Old   store.Time `json:"old"`   // when the key before it was made
 	Since store.Time `json:"since"` // when the phase began
-	// What has been looked at, sealed anew and found damaged. What is damaged
-	// stays as it is, and so does the key that it names.
+	// How many rows have been looked at, sealed anew and found damaged. What
+	// is damaged stays as it is, and so does the key that it names.
 	Seen     int64 `json:"seen"`
 	Resealed int64 `json:"resealed"`
 	Damaged  int64 `json:"damaged"`
@@ -126,8 +128,9 @@ func (r *Ring) step(ctx context.Context, tenant string) (at Rotation, err error)
 }
 
 // RetireTenant destroys a tenant's old data keys, the last step of a rotation.
-// It looks at every value first: ErrInUse when one still names an old key,
-// ErrNotRotated when there is no rotation that is Resealed.
+// It looks at every value first: ErrInUse when one still names an old key, and
+// then the next RotateTenant goes through all rows once more. ErrNotRotated
+// when there is no rotation that is Resealed.
 func (r *Ring) RetireTenant(ctx context.Context, tenant string) error {
 	at, err := r.rotation(ctx, tenant)
 	if err != nil {
@@ -142,6 +145,9 @@ func (r *Ring) RetireTenant(ctx context.Context, tenant string) error {
 	}
 	delete(uses, at.Key)
 	if len(uses) > 0 {
+		if _, err := r.advance(ctx, tenant, Resealed, Resealing); err != nil {
+			return err
+		}
 		return fmt.Errorf("%w: values are sealed with %d other keys", ErrInUse, len(uses))
 	}
 	_, err = r.changeKeys(ctx, tenant, Resealed, func(m *keyset.Manager, _ store.Keyset, at *Rotation) error {
@@ -180,7 +186,7 @@ func readRotation(ctx context.Context, tx store.Tx) (at Rotation, err error) {
 	if err != nil {
 		return Rotation{}, err
 	}
-	if err := json.Unmarshal(mark, &at); err != nil {
+	if err := json.Unmarshal(mark, &at); err != nil || at.Source < 0 || !slices.Contains(phases, at.Phase) {
 		return Rotation{}, fmt.Errorf("the mark of the rotation: %w", ErrDamaged)
 	}
 	return at, nil
@@ -248,7 +254,8 @@ func (r *Ring) changeKeys(ctx context.Context, tenant string, from Phase,
 	return at, err
 }
 
-// advance goes from one phase to the next, unless another run was faster.
+// advance goes from one phase to another, unless another run was faster.
+// Sealing anew always begins with the first row.
 func (r *Ring) advance(ctx context.Context, tenant string, from, to Phase) (at Rotation, err error) {
 	err = again(func() error {
 		return r.store.Update(ctx, tenant, func(tx store.Tx) error {
@@ -256,6 +263,9 @@ func (r *Ring) advance(ctx context.Context, tenant string, from, to Phase) (at R
 				return err
 			}
 			at.Phase, at.Since = to, store.At(r.now())
+			if to == Resealing {
+				at.Source, at.After, at.Seen, at.Damaged = 0, nil, 0, 0
+			}
 			return putRotation(ctx, tx, at)
 		})
 	})

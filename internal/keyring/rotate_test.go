@@ -306,14 +306,12 @@ func TestWhatIsDamagedStaysAndKeepsItsKey(t *testing.T) {
 	w := newWorld(t)
 	tenant := w.tenant()
 	w.fill(tenant, 2, 0)
-	var good store.Token
 	put := func(change func(*store.Token)) {
 		w.update(tenant, func(tx store.Tx) (err error) {
 			token, err := tx.Token(t.Context(), "token-001")
 			if err != nil {
 				return err
 			}
-			good = token
 			change(&token)
 			token.Version++
 			return tx.ReplaceToken(t.Context(), token)
@@ -321,9 +319,13 @@ func TestWhatIsDamagedStaysAndKeepsItsKey(t *testing.T) {
 	}
 	put(func(token *store.Token) { token.Data = append(token.Data, 0) })
 	var last keyring.Rotation
-	if err := w.ring.RotateTenant(t.Context(), tenant, func(at keyring.Rotation) { last = at }); err != nil {
-		t.Fatalf("RotateTenant = %v", err)
+	again := func() {
+		t.Helper()
+		if err := w.ring.RotateTenant(t.Context(), tenant, func(at keyring.Rotation) { last = at }); err != nil {
+			t.Fatalf("RotateTenant = %v", err)
+		}
 	}
+	again()
 	if last.Damaged != 1 || last.Resealed != 2 {
 		t.Errorf("%d damaged and %d sealed anew, want 1 and 2", last.Damaged, last.Resealed)
 	}
@@ -331,10 +333,18 @@ func TestWhatIsDamagedStaysAndKeepsItsKey(t *testing.T) {
 		t.Errorf("RetireTenant = %v, want ErrInUse", err)
 	}
 	put(func(token *store.Token) { token.Data = []byte("not sealed at all") })
+	if err := w.ring.RetireTenant(t.Context(), tenant); !errors.Is(err, keyring.ErrNotRotated) {
+		t.Errorf("RetireTenant after a refusal = %v, want ErrNotRotated: the rows must be looked at again", err)
+	}
+	again()
 	if err := w.ring.RetireTenant(t.Context(), tenant); !errors.Is(err, keyring.ErrInUse) {
 		t.Errorf("RetireTenant with a value that names no key = %v, want ErrInUse", err)
 	}
-	w.update(tenant, func(tx store.Tx) error { return tx.DeleteToken(t.Context(), good.ID) })
+	w.update(tenant, func(tx store.Tx) error { return tx.DeleteToken(t.Context(), "token-001") })
+	again()
+	if last.Damaged != 0 || last.Seen != 1 {
+		t.Errorf("%d damaged of %d, want none of 1", last.Damaged, last.Seen)
+	}
 	if err := w.ring.RetireTenant(t.Context(), tenant); err != nil {
 		t.Errorf("RetireTenant after it was removed = %v", err)
 	}
@@ -394,7 +404,9 @@ func TestADamagedMarkStopsARotation(t *testing.T) {
 	w := newWorld(t)
 	tenant := w.tenant()
 	for mark, want := range map[string]error{
-		"no JSON": keyring.ErrDamaged,
+		"no JSON":                                  keyring.ErrDamaged,
+		`{"phase":"of a later release"}`:           keyring.ErrDamaged,
+		`{"phase":"resealing","source":-1}`:        keyring.ErrDamaged,
 		`{"phase":"introduced","key":1,"since":1}`: nil, // a key that is not there: some error
 	} {
 		w.update(tenant, func(tx store.Tx) error { return tx.PutMark(t.Context(), rotationMark, []byte(mark)) })
@@ -413,6 +425,36 @@ func TestADamagedMarkStopsARotation(t *testing.T) {
 	})
 	if err := w.ring.RetireTenant(t.Context(), tenant); !errors.Is(err, keyring.ErrInUse) {
 		t.Errorf("RetireTenant = %v, want ErrInUse", err)
+	}
+	w.readable(tenant, w.keys(tenant))
+}
+
+func TestAValueThatCameLateUnderTheOldKeyIsFound(t *testing.T) {
+	w := newWorld(t)
+	tenant := w.tenant()
+	late := mustSeal(t, w.keys(tenant), "token-000", keyring.FieldTokenData, "data of token-000")
+	if err := w.ring.RotateTenant(t.Context(), tenant, nil); err != nil {
+		t.Fatal(err)
+	}
+	w.fill(tenant, 1, 0)
+	w.update(tenant, func(tx store.Tx) error {
+		token, err := tx.Token(t.Context(), "token-000")
+		token.Data, token.Version = late, token.Version+1
+		return errors.Join(err, tx.ReplaceToken(t.Context(), token))
+	})
+	w.watch().from(failOn("PutMark", errKilled))
+	if err := w.ring.RetireTenant(t.Context(), tenant); !errors.Is(err, errKilled) {
+		t.Errorf("RetireTenant that cannot note it = %v, want that error", err)
+	}
+	w.watch().from(nil)
+	if err := w.ring.RetireTenant(t.Context(), tenant); !errors.Is(err, keyring.ErrInUse) {
+		t.Errorf("RetireTenant = %v, want ErrInUse", err)
+	}
+	if err := w.ring.RotateTenant(t.Context(), tenant, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.ring.RetireTenant(t.Context(), tenant); err != nil {
+		t.Errorf("RetireTenant = %v", err)
 	}
 	w.readable(tenant, w.keys(tenant))
 }
@@ -443,6 +485,9 @@ func TestEpochKeysThatGoMeanwhileDoNotStopARotation(t *testing.T) {
 	w.clock.Advance(time.Hour)
 	if _, err := w.ring.DestroyDue(t.Context(), 0); err != nil {
 		t.Fatal(err)
+	}
+	if err := w.ring.RotateTenant(t.Context(), tenant, nil); err != nil {
+		t.Errorf("RotateTenant = %v", err)
 	}
 	if err := w.ring.RetireTenant(t.Context(), tenant); err != nil {
 		t.Errorf("RetireTenant after the hour = %v", err)

@@ -18,7 +18,8 @@ const (
 
 // sources lists the rows that hold values under a tenant's data key. Rotation
 // re-seals what is listed here, and a key is destroyed when nothing listed
-// here needs it: a kind of row that is missing is lost. Values under epoch
+// here needs it: a kind of row that is missing is lost. New ones come last,
+// because a rotation under way knows them by their place. Values under epoch
 // keys do not belong here.
 var sources = []source{
 	{"tokens", tokenRows},

@@ -25,8 +25,8 @@ func (r *Ring) For(ctx context.Context, tenant string) (*Keys, error) {
 	return r.loads.do(ctx, tenant, func(ctx context.Context) (*Keys, error) { return r.refresh(ctx, tenant) })
 }
 
-// Forget drops what memory holds of a tenant's keys. Call it after the
-// transaction that destroyed them: from then on For finds none.
+// Forget drops what memory holds of a tenant's keys, epoch keys too. Call it
+// when they have been destroyed in the store: from then on For finds none.
 func (r *Ring) Forget(tenant string) {
 	r.tenants.drop(func(t string) bool { return t == tenant })
 	r.epochs.drop(func(e epochID) bool { return e.tenant == tenant })

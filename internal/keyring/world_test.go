@@ -24,12 +24,13 @@ var start = time.Date(2031, 5, 6, 7, 8, 30, 0, time.UTC)
 
 // world is an installation: a store on disk, a KEK in a file, a clock.
 type world struct {
-	t     testing.TB
-	local *localkms.KMS
-	kms   *watchedKMS
-	store *watchedStore
-	clock *clock
-	ring  *keyring.Ring
+	t       testing.TB
+	kekFile string
+	local   *localkms.KMS
+	kms     *watchedKMS
+	store   *watchedStore
+	clock   *clock
+	ring    *keyring.Ring
 }
 
 func newWorld(t testing.TB) *world {
@@ -57,7 +58,7 @@ func newBlankWorld(t testing.TB) *world {
 	t.Cleanup(func() { _ = s.Close() })
 	watch := &watch{}
 	return &world{
-		t: t, local: local, clock: &clock{now: start},
+		t: t, kekFile: path, local: local, clock: &clock{now: start},
 		kms:   &watchedKMS{KMS: local, watch: watch},
 		store: &watchedStore{Store: s, watch: watch},
 	}
