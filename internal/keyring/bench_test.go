@@ -54,7 +54,9 @@ func BenchmarkForCached(b *testing.B) {
 	tenant := w.tenant()
 	b.ReportAllocs()
 	for b.Loop() {
-		w.keys(tenant)
+		if _, err := w.ring.For(b.Context(), tenant); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
 
