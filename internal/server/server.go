@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"time"
@@ -54,15 +53,8 @@ type Server struct {
 	registry    *prometheus.Registry
 	certificate *certificate // nil without TLS
 	api         *httpapi.Handler
-	doors       []door
+	doors       []*door
 	listener    net.Listener
-}
-
-// door is a listener with the server behind it.
-type door struct {
-	name     string
-	listener net.Listener
-	server   *http.Server
 }
 
 // New opens the store and the listeners. When it fails, nothing is left open.
@@ -152,7 +144,7 @@ func (s *Server) listen() error {
 	if s.certificate != nil {
 		main.TLSConfig = s.certificate.tlsConfig()
 	}
-	s.doors = append(s.doors, door{"api", l, main})
+	s.doors = append(s.doors, newDoor("api", l, main))
 
 	if s.config.MetricsAddr != "" {
 		l, err := net.Listen("tcp", s.config.MetricsAddr)
@@ -160,7 +152,7 @@ func (s *Server) listen() error {
 			return &ListenError{"metrics_addr", err}
 		}
 		h := httpapi.New(httpapi.Options{Logger: s.log, Now: s.now}, []httpapi.Route{s.metricsRoute()})
-		s.doors = append(s.doors, door{"metrics", l, httpapi.NewServer(h, limits)})
+		s.doors = append(s.doors, newDoor("metrics", l, httpapi.NewServer(h, limits)))
 	}
 
 	socket, err := admin.Listen(s.config.Data)
@@ -171,7 +163,7 @@ func (s *Server) listen() error {
 	// An operator's work may take long: no bound on the time of an answer.
 	unhurried := httpapi.NewServer(h, limits)
 	unhurried.WriteTimeout = 0
-	s.doors = append(s.doors, door{"admin", socket, unhurried})
+	s.doors = append(s.doors, newDoor("admin", socket, unhurried))
 	return nil
 }
 
@@ -213,12 +205,8 @@ func (s *Server) Run(ctx context.Context) error {
 	failed := make(chan error, len(s.doors))
 	for _, d := range s.doors {
 		go func() {
-			serve := d.server.Serve
-			if d.server.TLSConfig != nil {
-				serve = func(l net.Listener) error { return d.server.ServeTLS(l, "", "") }
-			}
-			if err := serve(d.listener); !errors.Is(err, http.ErrServerClosed) {
-				failed <- fmt.Errorf("serve %s: %w", d.name, err)
+			if err := d.serve(); err != nil {
+				failed <- err
 			}
 		}()
 	}
@@ -240,9 +228,7 @@ func (s *Server) stop(ctx context.Context) error {
 	defer cancel()
 	var errs []error
 	for _, d := range s.doors {
-		if err := d.server.Shutdown(ctx); err != nil {
-			errs = append(errs, fmt.Errorf("requests on the %s door did not finish in time: %w", d.name, err), d.server.Close())
-		}
+		errs = append(errs, d.close(ctx))
 	}
 	_ = os.Remove(filepath.Join(s.config.Data, noteFile))
 	errs = append(errs, s.release())
