@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tokenkeep/tokenkeep/internal/config"
+	"github.com/tokenkeep/tokenkeep/internal/server"
 )
 
 func configCommand() *cobra.Command {
@@ -28,7 +29,7 @@ func configCheckCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := conf.Validate(); err != nil {
+		if err := server.Check(conf); err != nil {
 			return err
 		}
 		w := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)

@@ -8,20 +8,23 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 )
 
 // door is a listener with the server behind it.
 type door struct {
 	name     string
 	listener net.Listener
+	handler  *httpapi.Handler
 	server   *http.Server
 	visitors *visitors
 	left     chan struct{} // closed when nobody is let in any more
 }
 
-func newDoor(name string, l net.Listener, s *http.Server) *door {
-	d := &door{name: name, listener: l, server: s, visitors: newVisitors(), left: make(chan struct{})}
-	s.ConnState = d.visitors.note
+func newDoor(name string, l net.Listener, h *httpapi.Handler, limits httpapi.Limits) *door {
+	d := &door{name: name, listener: l, handler: h, server: httpapi.NewServer(h, limits), visitors: newVisitors(), left: make(chan struct{})}
+	d.server.ConnState = d.visitors.note
 	return d
 }
 
@@ -55,7 +58,8 @@ func (d *door) close(ctx context.Context) error {
 }
 
 // silence is how long a new connection may take to send its first byte while
-// the server stops. Pools and browsers open some that they never use.
+// the server stops; half the time that is left when that is less. Pools and
+// browsers open some that they never use, and a stop must not fail for those.
 const silence = 5 * time.Second
 
 // visitors are the connections of a door from which a request is being
@@ -88,10 +92,15 @@ func (v *visitors) note(c net.Conn, state http.ConnState) {
 	}
 }
 
-// wait returns when nobody is busy, or when ctx ends.
+// wait returns when nobody is busy, or when ctx ends. It sends those away who
+// came and said nothing.
 func (v *visitors) wait(ctx context.Context) {
+	patience := silence
+	if deadline, ok := ctx.Deadline(); ok {
+		patience = min(patience, time.Until(deadline)/2)
+	}
 	for {
-		until, busy := v.next()
+		until, busy := v.look(patience)
 		if !busy {
 			return
 		}
@@ -100,25 +109,29 @@ func (v *visitors) wait(ctx context.Context) {
 		case <-v.changed:
 		case <-timer.C:
 		case <-ctx.Done():
+			timer.Stop()
 			return
 		}
 		timer.Stop()
 	}
 }
 
-// next tells whether somebody is busy, and when to look again at the latest.
-func (v *visitors) next() (until time.Duration, busy bool) {
+// look tells whether somebody is busy, and when to look again at the latest.
+func (v *visitors) look(patience time.Duration) (until time.Duration, busy bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	until = silence
-	for _, came := range v.busy {
-		left := silence
-		if !came.IsZero() {
-			left = time.Until(came.Add(silence))
+	for c, came := range v.busy {
+		if came.IsZero() {
+			continue
 		}
-		if left > 0 {
-			until, busy = min(until, left), true
+		left := time.Until(came.Add(patience))
+		if left <= 0 {
+			_ = c.Close()
+			delete(v.busy, c)
+			continue
 		}
+		until = min(until, left)
 	}
-	return until, busy
+	return until, len(v.busy) > 0
 }

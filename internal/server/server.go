@@ -16,6 +16,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -57,9 +59,31 @@ type Server struct {
 	listener    net.Listener
 }
 
-// New opens the store and the listeners. When it fails, nothing is left open.
+// Check says whether New would refuse the configuration. It opens nothing.
+func Check(c *config.Config) error {
+	if err := c.Validate(); err != nil || c.TLSCertFile == "" {
+		return err
+	}
+	_, err := loadCertificate(c.TLSCertFile, c.TLSKeyFile)
+	return err
+}
+
+// New opens the store and the listeners. When it fails, nothing is left open,
+// the listener in the options included.
 func New(ctx context.Context, c *config.Config, o Options) (_ *Server, err error) {
-	if err := c.Validate(); err != nil {
+	inForce := *c
+	if o.Listener != nil {
+		defer func() {
+			if err != nil {
+				_ = o.Listener.Close()
+			}
+		}()
+		// An inherited socket must be as safe as a configured address.
+		if a, ok := o.Listener.Addr().(*net.TCPAddr); ok {
+			inForce.Addr = a.String()
+		}
+	}
+	if err := inForce.Validate(); err != nil {
 		return nil, err
 	}
 	if o.Logger == nil {
@@ -112,7 +136,7 @@ func newRegistry(version string) *prometheus.Registry {
 
 // routes are the rows of the API.
 func (s *Server) routes() []httpapi.Route {
-	rows := s.options.Routes
+	rows := slices.Clone(s.options.Routes)
 	if s.config.MetricsAddr == "" {
 		rows = append(rows, s.metricsRoute())
 	}
@@ -140,31 +164,35 @@ func (s *Server) listen() error {
 		}
 	}
 	s.listener = l
-	main := httpapi.NewServer(s.api, limits)
+	main := newDoor("api", l, s.api, limits)
 	if s.certificate != nil {
-		main.TLSConfig = s.certificate.tlsConfig()
+		main.server.TLSConfig = s.certificate.tlsConfig()
 	}
-	s.doors = append(s.doors, newDoor("api", l, main))
+	s.doors = append(s.doors, main)
 
 	if s.config.MetricsAddr != "" {
 		l, err := net.Listen("tcp", s.config.MetricsAddr)
 		if err != nil {
 			return &ListenError{"metrics_addr", err}
 		}
-		h := httpapi.New(httpapi.Options{Logger: s.log, Now: s.now}, []httpapi.Route{s.metricsRoute()})
-		s.doors = append(s.doors, newDoor("metrics", l, httpapi.NewServer(h, limits)))
+		s.doors = append(s.doors, newDoor("metrics", l, s.operators(s.metricsRoute()), limits))
 	}
 
 	socket, err := admin.Listen(s.config.Data)
 	if err != nil {
 		return err
 	}
-	h := httpapi.New(httpapi.Options{Logger: s.log, Now: s.now}, s.adminRoutes())
+	unhurried := newDoor("admin", socket, s.operators(s.adminRoutes()...), limits)
 	// An operator's work may take long: no bound on the time of an answer.
-	unhurried := httpapi.NewServer(h, limits)
-	unhurried.WriteTimeout = 0
-	s.doors = append(s.doors, newDoor("admin", socket, unhurried))
+	unhurried.server.WriteTimeout = 0
+	s.doors = append(s.doors, unhurried)
 	return nil
+}
+
+// operators makes the handler of a door beside the API. Its health checks say
+// what those of the API say.
+func (s *Server) operators(rows ...httpapi.Route) *httpapi.Handler {
+	return httpapi.New(httpapi.Options{HeaderPrefix: s.config.HeaderPrefix, Ready: s.store.Ready, Logger: s.log, Now: s.now}, rows)
 }
 
 // ListenError says that an address could not be had.
@@ -174,7 +202,12 @@ type ListenError struct {
 }
 
 func (e *ListenError) Error() string {
-	return fmt.Sprintf("cannot listen on the address in %s: %v", e.Setting, errors.Unwrap(e.cause))
+	// The kernel's own words are safe. A resolver's would repeat the host.
+	why := "its host is not known"
+	if errno := syscall.Errno(0); errors.As(e.cause, &errno) {
+		why = errno.Error()
+	}
+	return fmt.Sprintf("cannot listen on the address in %s: %s", e.Setting, why)
 }
 
 func (e *ListenError) Unwrap() error { return e.cause }
@@ -222,7 +255,9 @@ func (s *Server) Run(ctx context.Context) error {
 // load balancers to notice, then closes the doors behind the last request.
 func (s *Server) stop(ctx context.Context) error {
 	s.log.Info("stopping", "drain_delay", s.config.DrainDelay, "drain_timeout", s.config.DrainTimeout)
-	s.api.Drain()
+	for _, d := range s.doors {
+		d.handler.Drain()
+	}
 	time.Sleep(s.config.DrainDelay)
 	ctx, cancel := context.WithTimeout(ctx, s.config.DrainTimeout)
 	defer cancel()

@@ -1,0 +1,14 @@
+package server
+
+// CloseStore takes the store away from a running server.
+func (s *Server) CloseStore() error { return s.store.Close() }
+
+// MetricsURL returns where the metrics have an address of their own.
+func (s *Server) MetricsURL() string {
+	for _, d := range s.doors {
+		if d.name == "metrics" {
+			return "http://" + d.listener.Addr().String()
+		}
+	}
+	return ""
+}
