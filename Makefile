@@ -58,7 +58,7 @@ fuzz: ## Run every fuzz target for FUZZTIME (default 20s)
 
 .PHONY: bench
 bench: ## Measure, each figure beside its limit in the same run
-	go test -run '^$$' -bench . -benchtime 1x ./internal/store/sqlite ./internal/httpapi
+	go test -run '^$$' -bench . -benchtime 1x ./internal/store/sqlite ./internal/httpapi ./internal/server
 
 .PHONY: clean
 clean: ## Remove what was built

@@ -1,4 +1,160 @@
 package server_test
 
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/tokenkeep/tokenkeep/api"
+	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/httpapi"
+	"github.com/tokenkeep/tokenkeep/internal/keeptest"
+)
+
 // planted is a card number that nothing may ever show.
 const planted = "4242424242424242"
+
+// shows tells whether a text holds the planted number, or a good part of it.
+func shows(text string) bool {
+	return strings.Contains(text, "42424242") || strings.Contains(text, "4242 4242")
+}
+
+// plantedHeaders are the headers in which the number is sent.
+func plantedHeaders() []string {
+	names := []string{
+		"Accept", "Access-Control-Request-Headers", "Access-Control-Request-Method", "Authorization", "Content-Encoding", "Content-Type", "Cookie",
+		"Expect-CT", "Forwarded", "If-None-Match", "Origin", "Referer", "Traceparent", "User-Agent", "X-Forwarded-For", "X-Request-Id", "X-" + planted,
+	}
+	for _, name := range api.HeaderNames {
+		names = append(names, api.Header(api.DefaultPrefix, name))
+	}
+	return names
+}
+
+// plant sends the number to a row in every place of a request, and gives the
+// answers to see as they came over the wire.
+func plant(t *testing.T, client *http.Client, base, pattern string, see func(request, answer string)) {
+	t.Helper()
+	method, path, _ := strings.Cut(pattern, " ")
+	if method == "*" {
+		method = http.MethodPost
+	}
+	for {
+		from, to := strings.IndexByte(path, '{'), strings.IndexByte(path, '}')
+		if from < 0 {
+			break
+		}
+		path = path[:from] + "PLACE" + path[to+1:]
+	}
+	plain := strings.ReplaceAll(path, "PLACE", "abc")
+	send := func(method, target, body string, headers ...string) {
+		t.Helper()
+		r, err := http.NewRequest(method, base+target, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		for i := 0; i < len(headers); i += 2 {
+			r.Header.Set(headers[i], headers[i+1])
+		}
+		response, err := client.Do(r)
+		if err != nil {
+			t.Fatalf("%s of %s: %v", method, pattern, err)
+		}
+		defer func() { _ = response.Body.Close() }()
+		var answer strings.Builder
+		if err := response.Write(&answer); err != nil {
+			t.Fatal(err)
+		}
+		see(fmt.Sprint(method, target, body, headers), answer.String())
+	}
+	for _, number := range []string{planted, "a" + planted + "b", "4242 4242 4242 4242"} {
+		escaped := url.PathEscape(number)
+		send(method, strings.ReplaceAll(path, "PLACE", escaped), "{}")
+		send(method, plain+"/"+escaped, "{}")
+		send(method, "/"+escaped+plain, "{}")
+		send("M"+strings.ReplaceAll(number, " ", ""), plain, "{}")
+		for _, name := range []string{"", "id=", "page=", "size=", "metadata." + planted + "=", "svc-proxy-key=", "%25zz="} {
+			send(method, plain+"?"+name+url.QueryEscape(number), "{}")
+		}
+		for _, name := range plantedHeaders() {
+			send(method, plain, "{}", name, number)
+			send(http.MethodOptions, plain, "", "Origin", "https://a.example", "Access-Control-Request-Method", method, name, number)
+		}
+		for _, body := range []string{`{"id":"%s"}`, `{"type":"card","data":{"number":"%s"`, `{"%s":1,"%[1]s":2}`, `"%s"`, `%s`} {
+			for _, media := range []string{"application/json", "application/merge-patch+json", "text/plain", number} {
+				send(method, plain, fmt.Sprintf(body, number), "Content-Type", media)
+			}
+		}
+	}
+}
+
+func TestACardNumberSentToAnyRowOfTheServerIsShownNowhere(t *testing.T) {
+	k := keeptest.Start(t, keeptest.Options{Settings: map[string]string{"metrics_addr": "127.0.0.1:0", "rate_limit.per_address": "1000000"}})
+	sent := 0
+	see := func(request, answer string) {
+		sent++
+		if shows(answer) {
+			t.Errorf("the answer to %s shows the number:\n%s", request, answer)
+		}
+	}
+	rows := k.Routes()
+	if len(rows) < 2 {
+		t.Fatalf("the server has %d rows: the test looks in the wrong place", len(rows))
+	}
+	for _, row := range rows {
+		plant(t, k.Client, k.URL, row.Pattern, see)
+	}
+	plant(t, k.Client, k.MetricsURL(), "GET /metrics", see)
+	plant(t, operator(t, k.Data), "http://admin", "GET /status", see)
+	plant(t, operator(t, k.Data), "http://admin", "POST /store/check", see)
+	if shows(scrape(t, k)) {
+		t.Error("the metrics show the number")
+	}
+	if err := k.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	log := k.Log.String()
+	if shows(log) {
+		t.Error("the log shows the number")
+	}
+	if got := strings.Count(log, `"msg":"request"`); got < sent {
+		t.Errorf("%d records for %d requests: the log searched is not the whole log", got, sent)
+	}
+}
+
+func TestTheSearchForACardNumberFindsOne(t *testing.T) {
+	k := keeptest.Start(t, keeptest.Options{Routes: []httpapi.Route{
+		{Pattern: "GET /" + planted, Who: httpapi.Open, Handle: func(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
+			_, err := io.WriteString(w, r.URL.RawQuery)
+			return err
+		}},
+		{Pattern: "GET /broken", Who: httpapi.Open, Handle: func(http.ResponseWriter, *http.Request, access.Caller) error {
+			return errors.New("read 4242 4242")
+		}},
+	}})
+	if shows(k.Log.String() + scrape(t, k)) {
+		t.Fatal("found before anything was sent")
+	}
+	answers := ""
+	for _, path := range []string{"/" + planted + "?" + planted, "/broken"} {
+		response, err := k.Client.Get(k.URL + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, _ := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		answers += string(b)
+	}
+	metrics := scrape(t, k)
+	if err := k.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if !shows(answers) || !shows(metrics) || !shows(k.Log.String()) {
+		t.Errorf("found in answers %t, metrics %t, log %t; want all", shows(answers), shows(metrics), shows(k.Log.String()))
+	}
+}

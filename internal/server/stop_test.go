@@ -212,7 +212,7 @@ func accepted(t *testing.T, k *keeptest.Server) *net.TCPConn {
 func untilClosed(t *testing.T, k *keeptest.Server) {
 	t.Helper()
 	eventually(t, "the door closes", func() bool {
-		c, err := net.Dial("tcp", strings.TrimPrefix(k.URL, "http://"))
+		c, err := net.Dial("tcp", k.URL[strings.Index(k.URL, "//")+2:])
 		if err == nil {
 			_ = c.Close()
 		}
