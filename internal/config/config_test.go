@@ -59,6 +59,10 @@ func TestWhatIsNotUnderstoodIsRefusedByName(t *testing.T) {
 		"unknown flag":                      {flags: map[string]string{"adr": planted}, want: "unknown setting adr"},
 		"a name twice":                      {file: "addr: 127.0.0.1:1\naddr: 127.0.0.1:2", want: "twice"},
 		"a value where a name is due":       {file: planted + ": 1", want: "line 1"},
+		"a value in a name":                 {file: "addr:\n  a" + planted + ": 1", want: "line 2"},
+		"a value in a variable's name":      {env: []string{"TOKENKEEP_A" + planted + "=1"}, want: "TOKENKEEP_"},
+		"a dotted name and its nested twin": {file: "log.level: warn\nlog:\n  level: warn", want: "twice"},
+		"no time at all":                    {file: "timeout.write: 0s", want: "timeout.write"},
 		"not YAML":                          {file: "addr: [" + planted, want: "not valid YAML"},
 		"two documents":                     {file: "addr: 127.0.0.1:1\n---\naddr: 127.0.0.1:2", want: "more than one document"},
 		"an alias":                          {file: "addr: &a 127.0.0.1:1\ndata: *a", want: "alias"},
@@ -96,6 +100,29 @@ func TestWhatIsNotUnderstoodIsRefusedByName(t *testing.T) {
 				t.Errorf("Load repeats a value: %q", err)
 			}
 		})
+	}
+}
+
+func TestANameMayBeWrittenWithDots(t *testing.T) {
+	c, err := config.Load(write(t, "log.level: warn\ntimeout: {read: 5s}\n"), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.LogLevel.String(); got != "WARN" || c.ReadTimeout != 5*time.Second {
+		t.Errorf("log.level = %s, timeout.read = %s; want those of the file", got, c.ReadTimeout)
+	}
+}
+
+func TestADevelopersServerIsForThisMachineAlone(t *testing.T) {
+	for addr, ok := range map[string]bool{"127.0.0.1:0": true, "localhost:0": true, "0.0.0.0:0": false, ":0": false, "192.0.2.1:0": false} {
+		c, err := config.Load("", nil, map[string]string{"addr": addr, "data": filepath.Join(t.TempDir(), "new"), "tls.terminated_elsewhere": "true"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Dev = true
+		if err := c.Validate(); (err == nil) != ok {
+			t.Errorf("Validate with addr %s = %v", addr, err)
+		}
 	}
 }
 

@@ -115,8 +115,13 @@ func lineOf(err error) string {
 	return ""
 }
 
-// name of a setting as it may stand in a file; others are not repeated.
-var settingName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,40}$`)
+// settingName is a name, or several joined by dots, as it may stand in a file;
+// variableName is what follows the prefix in the environment. Others are not
+// repeated: what has a digit in it may be a number that is not for us.
+var (
+	settingName  = regexp.MustCompile(`^[a-z][a-z_]{0,40}(\.[a-z][a-z_]{0,40})*$`)
+	variableName = regexp.MustCompile(`^[A-Z_]{1,80}$`)
+)
 
 func flatten(n *yaml.Node, path string, values map[string]string) error {
 	switch n.Kind {
@@ -178,6 +183,9 @@ func readEnvironment(environment []string) (map[string]string, error) {
 			if serviceVariable.MatchString(variable) {
 				continue
 			}
+			if !variableName.MatchString(strings.TrimPrefix(variable, envPrefix)) {
+				return nil, errorf("a variable in the environment begins with %s and is not a setting's; 'tokenkeep config settings' lists the known ones", envPrefix)
+			}
 			return nil, errorf("unknown setting %s in the environment; 'tokenkeep config settings' lists the known ones", variable)
 		}
 		values[name] = value
@@ -190,6 +198,9 @@ func readEnvironment(environment []string) (map[string]string, error) {
 func (c *Config) Validate() error {
 	if (c.TLSCertFile == "") != (c.TLSKeyFile == "") {
 		return errorf("tls.cert_file and tls.key_file go together: set both or neither")
+	}
+	if c.Dev && !isLoopback(c.Addr) {
+		return errorf("addr is not a loopback address, and this server is for this machine alone: its key lies beside what it protects; use 'tokenkeep serve'")
 	}
 	if c.TLSCertFile == "" && !c.TLSTerminatedElsewhere && !isLoopback(c.Addr) {
 		return errorf("addr is not a loopback address and there is no TLS: set tls.cert_file and tls.key_file, or tls.terminated_elsewhere when something in front ends TLS")

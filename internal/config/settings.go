@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"regexp"
@@ -146,12 +147,12 @@ var settings = []Setting{
 		},
 		get: func(c *Config) string { return strconv.Itoa(c.MaxHeaderBytes) },
 	},
-	span("timeout.read_header", "Longest time for a request's header to arrive.", "10s", func(c *Config) *time.Duration { return &c.ReadHeaderTimeout }),
-	span("timeout.read", "Longest time for a whole request to arrive.", "60s", func(c *Config) *time.Duration { return &c.ReadTimeout }),
-	span("timeout.write", "Longest time for a request to be worked on and its answer to leave.", "90s", func(c *Config) *time.Duration { return &c.WriteTimeout }),
-	span("timeout.idle", "Longest time that an unused connection is kept.", "2m", func(c *Config) *time.Duration { return &c.IdleTimeout }),
-	span("drain.delay", "Time between saying 'not ready' and closing the door on SIGTERM, for load balancers to notice.", "3s", func(c *Config) *time.Duration { return &c.DrainDelay }),
-	span("drain.timeout", "Longest time that requests under way may take to finish after that.", "30s", func(c *Config) *time.Duration { return &c.DrainTimeout }),
+	span("timeout.read_header", "Longest time for a request's header to arrive.", "10s", time.Millisecond, func(c *Config) *time.Duration { return &c.ReadHeaderTimeout }),
+	span("timeout.read", "Longest time for a whole request to arrive.", "60s", time.Millisecond, func(c *Config) *time.Duration { return &c.ReadTimeout }),
+	span("timeout.write", "Longest time for a request to be worked on and its answer to leave.", "90s", time.Millisecond, func(c *Config) *time.Duration { return &c.WriteTimeout }),
+	span("timeout.idle", "Longest time that an unused connection is kept.", "2m", time.Millisecond, func(c *Config) *time.Duration { return &c.IdleTimeout }),
+	span("drain.delay", "Time between saying 'not ready' and closing the door on SIGTERM, for load balancers to notice.", "3s", 0, func(c *Config) *time.Duration { return &c.DrainDelay }),
+	span("drain.timeout", "Longest time that requests under way may take to finish after that.", "30s", 0, func(c *Config) *time.Duration { return &c.DrainTimeout }),
 
 	text("metrics_addr", "Address for /metrics alone. Without it, /metrics is served beside the API.",
 		"", func(c *Config) *string { return &c.MetricsAddr }, isAddress),
@@ -205,13 +206,13 @@ func rate(name, doc string, field func(*Config) *float64) Setting {
 	}
 }
 
-func span(name, doc, fallback string, field func(*Config) *time.Duration) Setting {
+func span(name, doc, fallback string, least time.Duration, field func(*Config) *time.Duration) Setting {
 	return Setting{
 		Name: name, Doc: doc, Default: fallback,
 		set: func(c *Config, v string) error {
 			d, err := time.ParseDuration(v)
-			if err != nil || d < 0 || d > time.Hour {
-				return errors.New("must be a duration such as 30s, at most 1h")
+			if err != nil || d < least || d > time.Hour {
+				return fmt.Errorf("must be a duration such as 30s, from %v to 1h", least)
 			}
 			*field(c) = d
 			return nil
