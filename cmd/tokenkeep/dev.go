@@ -24,10 +24,16 @@ real data: the key lies beside what it protects.`,
 	data := c.Flags().String("data", "data", "folder for everything that the server keeps")
 	prefix := c.Flags().String("header-prefix", "SVC", "prefix of the service's own headers")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		conf, err := config.Load("", os.Environ(), map[string]string{
+		settings := map[string]string{
 			"addr": *addr, "data": *data, "header_prefix": *prefix, "environment": "dev",
 			"log.format": "text", "log.level": "warn", "drain.delay": "0s", "drain.timeout": "5s",
-		})
+		}
+		for _, s := range config.Settings() { // a variable wins over what nobody asked for
+			if _, set := os.LookupEnv(s.Env()); set && !c.Flags().Changed(s.Flag()) {
+				delete(settings, s.Name)
+			}
+		}
+		conf, err := config.Load("", os.Environ(), settings)
 		if err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"runtime/debug"
 	"strings"
@@ -59,7 +60,8 @@ Start here:
 		Args:          cobra.NoArgs,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
+	root.SetHelpCommand(helpCommand(root))
 	root.AddCommand(devCommand(), serveCommand(), configCommand(), storeCommand(), statusCommand(), versionCommand())
 	return root
 }
@@ -86,25 +88,65 @@ var exits = []struct {
 	{7, func(err error) bool { return errors.As(err, new(*server.ListenError)) }, "an address cannot be listened on"},
 }
 
+// What the library says of a command line repeats it, and somebody will have
+// typed a card number or a key. These say the same without.
+var (
+	errNoCommand = &usageError{errors.New("there is no such command; 'tokenkeep --help' lists them")}
+	errNoFlag    = &usageError{errors.New("there is no such flag; --help lists them")}
+	errFlagValue = &usageError{errors.New("the value of a flag is missing or not right; --help tells what it takes")}
+)
+
+func flagError(err error) error {
+	if s := err.Error(); strings.HasPrefix(s, "invalid argument") || strings.HasPrefix(s, "flag needs an argument") {
+		return errFlagValue
+	}
+	return errNoFlag
+}
+
 // explain turns an error into an exit code and one sentence.
 func explain(err error) (code int, sentence string) {
-	sentence = strings.TrimPrefix(err.Error(), "config: ")
-	// Cobra reports these without a type, and repeats what was typed.
-	switch {
-	case strings.HasPrefix(sentence, "unknown command"):
-		err = &usageError{err}
-		sentence = "there is no such command; 'tokenkeep --help' lists them"
-	case strings.HasPrefix(sentence, "invalid argument"):
-		sentence = "the value of a flag is not right; --help tells what it takes"
-	case strings.Contains(sentence, "arg(s)"), strings.HasPrefix(sentence, "required flag"):
+	// Cobra reports these without a type.
+	switch s := err.Error(); {
+	case strings.HasPrefix(s, "unknown command"):
+		err = errNoCommand
+	case strings.Contains(s, "arg(s)"), strings.HasPrefix(s, "required flag"):
 		err = &usageError{err}
 	}
+	sentence = strings.TrimPrefix(withoutPaths(err), "config: ")
 	for _, e := range exits {
 		if e.matches(err) {
 			return e.code, sentence
 		}
 	}
 	return 1, sentence
+}
+
+// withoutPaths returns the words of an error without the path that the system
+// puts into its own. The operator knows which folder was named.
+func withoutPaths(err error) string {
+	s := err.Error()
+	if pe := (*fs.PathError)(nil); errors.As(err, &pe) {
+		s = strings.ReplaceAll(s, pe.Error(), pe.Err.Error())
+	}
+	if le := (*os.LinkError)(nil); errors.As(err, &le) {
+		s = strings.ReplaceAll(s, le.Error(), le.Err.Error())
+	}
+	return s
+}
+
+// helpCommand is the library's, but for what it says of an unknown command.
+func helpCommand(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [command]",
+		Short: "Tell more about a command",
+		RunE: func(_ *cobra.Command, args []string) error {
+			c, rest, err := root.Find(args)
+			if err != nil || len(rest) > 0 {
+				return errNoCommand
+			}
+			return c.Help()
+		},
+	}
 }
 
 func versionCommand() *cobra.Command {

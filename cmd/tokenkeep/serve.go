@@ -76,7 +76,11 @@ func newLogger(c *config.Config, w io.Writer) *slog.Logger {
 
 // serve runs a server until it is told to stop. A second signal ends it at once.
 func serve(ctx context.Context, conf *config.Config, log *slog.Logger, l net.Listener, ready func(*server.Server) error) error {
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt)
+	endings := []os.Signal{syscall.SIGTERM, os.Interrupt}
+	if conf.Dev {
+		endings = append(endings, syscall.SIGHUP) // the terminal was closed
+	}
+	ctx, stop := signal.NotifyContext(ctx, endings...)
 	defer stop()
 	context.AfterFunc(ctx, stop) // from then on signals have their usual effect
 
@@ -85,7 +89,9 @@ func serve(ctx context.Context, conf *config.Config, log *slog.Logger, l net.Lis
 		return err
 	}
 	hangups := make(chan os.Signal, 1)
-	signal.Notify(hangups, syscall.SIGHUP)
+	if !conf.Dev {
+		signal.Notify(hangups, syscall.SIGHUP)
+	}
 	defer signal.Stop(hangups)
 	go func() {
 		for {

@@ -18,6 +18,9 @@ import (
 
 var errChecksFailed = errors.New("the check found faults: restore a backup; nothing was changed")
 
+// errAnotherRelease says that the server does not know what it was asked.
+var errAnotherRelease = errors.New("the running server does not know this command: it may be of another release")
+
 func storeCommand() *cobra.Command {
 	c := &cobra.Command{Use: "store", Short: "Look after the embedded store", Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
 	c.AddCommand(storeCheckCommand())
@@ -70,6 +73,9 @@ func checkRunning(c *cobra.Command, data string, say func(string)) ([]string, er
 		return nil, err
 	}
 	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		return nil, errAnotherRelease
+	}
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
@@ -105,6 +111,9 @@ func statusCommand() *cobra.Command {
 			return err
 		}
 		defer func() { _ = resp.Body.Close() }()
+		if resp.StatusCode != http.StatusOK {
+			return errAnotherRelease
+		}
 		var s server.Status
 		if err := json.NewDecoder(resp.Body).Decode(&s); err != nil {
 			return fmt.Errorf("the server's answer is not understood: %w", err)
