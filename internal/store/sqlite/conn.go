@@ -220,6 +220,14 @@ func orNull(t store.Time) driver.Value {
 	return int64(t)
 }
 
+// orEmpty stores no bytes as none, where a column wants to know.
+func orEmpty(b []byte) driver.Value {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}
+
 func orNullBytes(b []byte) driver.Value {
 	if b == nil {
 		return nil

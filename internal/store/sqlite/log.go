@@ -41,14 +41,14 @@ func (t *tx) AppendLog(_ context.Context, entries ...store.LogEntry) error {
 	for _, e := range entries {
 		key, err := entryKey(store.Position{CreatedAt: e.CreatedAt, ID: e.ID})
 		if err != nil {
-			return err
+			return t.fail(err)
 		}
 		if _, err := t.exec("INSERT INTO log (tenant_id, "+logColumns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
 			key[0], key[1], e.ActorID, e.ActorType, e.SessionID, e.EntityType, e.EntityID, e.Operation, e.Outcome, e.Message, e.TraceID, e.ClientAddress); err != nil {
-			return err
+			return t.fail(err)
 		}
 		if _, err := t.exec("INSERT INTO log_unsealed (tenant_id, created_at, id) VALUES (?, ?, ?)", key...); err != nil {
-			return err
+			return t.fail(err)
 		}
 		t.countEntry(e.EntityType, 1)
 	}
@@ -176,6 +176,9 @@ func (t *tx) CountUnsealedLog(ctx context.Context) (int64, error) {
 }
 
 func (t *tx) AppendLogBatch(ctx context.Context, b store.LogBatch, sealed []store.Position) error {
+	if !t.writable {
+		return store.ErrReadOnly
+	}
 	last, err := t.number(ctx, "SELECT max(number) FROM log_batches WHERE tenant_id = ?")
 	if err != nil {
 		return err
@@ -186,14 +189,14 @@ func (t *tx) AppendLogBatch(ctx context.Context, b store.LogBatch, sealed []stor
 	for _, p := range sealed {
 		key, err := entryKey(p)
 		if err != nil {
-			return err
+			return t.fail(err)
 		}
 		if err := t.changeOne(store.ErrConflict, "DELETE FROM log_unsealed WHERE tenant_id = ? AND created_at = ? AND id = ?", key...); err != nil {
-			return err
+			return t.fail(err)
 		}
 	}
 	_, err = t.exec("INSERT INTO log_batches (tenant_id, number, entries, leaves, root, link, signature, sealed_at, dropped) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-		b.Number, int64(b.Count), b.Leaves, b.Root, b.Link, b.Signature, int64(b.SealedAt), b.Dropped)
+		b.Number, int64(b.Count), orEmpty(b.Leaves), orEmpty(b.Root), orEmpty(b.Link), orEmpty(b.Signature), int64(b.SealedAt), b.Dropped)
 	return err
 }
 
@@ -232,11 +235,11 @@ func (t *tx) DropLogBatch(ctx context.Context, number int64, entries []store.Pos
 			continue // dropped by an earlier try that was cut short
 		}
 		if err != nil {
-			return err
+			return t.fail(err)
 		}
 		key, err := entryKey(p)
 		if err != nil {
-			return err
+			return t.fail(err)
 		}
 		if _, err := t.exec("DELETE FROM log WHERE tenant_id = ? AND created_at = ? AND id = ?", key...); err != nil {
 			return err

@@ -236,7 +236,10 @@ func (s *Store) read(ctx context.Context, tenant tenantKey, fn func(*tx) error) 
 		t.conn = nil // a transaction kept beyond its function reaches nothing
 		_, _ = c.exec("ROLLBACK")
 	}()
-	return fn(t)
+	if err := fn(t); err != nil {
+		return err
+	}
+	return t.failed
 }
 
 // Ready implements store.Store.

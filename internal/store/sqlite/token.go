@@ -53,7 +53,10 @@ func parseGroups(ids []string) (map[groupKey]bool, error) {
 // length, so that a change of the token finds its index rows.
 func encodeTerms(terms [][]byte) ([]byte, error) {
 	var out []byte
-	for _, term := range terms {
+	for i, term := range terms {
+		if slices.ContainsFunc(terms[:i], func(other []byte) bool { return bytes.Equal(other, term) }) {
+			return nil, errors.New("sqlite: a search term must not be repeated")
+		}
 		if len(term) == 0 || len(term) > 64 {
 			return nil, errors.New("sqlite: a search term must have 1 to 64 bytes")
 		}
@@ -111,7 +114,7 @@ func (t *tx) insertTerms(r store.Token, group groupKey) error {
 	for _, term := range r.Terms {
 		if _, err := t.exec("INSERT INTO token_terms (tenant_id, term, created_at, id, group_id, expires_at) VALUES (?, ?, ?, ?, ?, ?)",
 			term, int64(r.CreatedAt), r.ID, group[:], orNull(r.Expiry.At)); err != nil {
-			return err
+			return t.fail(err)
 		}
 	}
 	return nil
@@ -121,7 +124,7 @@ func (t *tx) deleteTerms(r store.Token) error {
 	for _, term := range r.Terms {
 		if err := t.changeOne(store.ErrDamaged, "DELETE FROM token_terms WHERE tenant_id = ? AND term = ? AND created_at = ? AND id = ?",
 			term, int64(r.CreatedAt), r.ID); err != nil {
-			return err
+			return t.fail(err)
 		}
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql/driver"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/tokenkeep/tokenkeep/internal/store"
@@ -19,6 +20,11 @@ type tx struct {
 	// however many rows of a kind the transaction touches.
 	groups map[groupKey]*groupDelta
 	kinds  map[string]int64
+	// failed is an error after which nothing of the transaction may be kept,
+	// even if its function lets the error pass: SQLite may have rolled back by
+	// itself, so that what follows would be committed alone, or a write that
+	// takes several statements stopped between two of them.
+	failed error
 	// scrub asks for the write-ahead log to be emptied after the commit,
 	// because it holds copies of what the transaction destroyed.
 	scrub bool
@@ -30,13 +36,39 @@ func (t *tx) Tenant() string { return t.tenant.String() }
 
 // exec runs a statement whose first parameter is the tenant.
 func (t *tx) exec(text string, args ...driver.Value) (int64, error) {
-	if t.conn == nil {
-		return 0, fmt.Errorf("sqlite: transaction has ended: %w", store.ErrUnavailable)
+	if err := t.usable(); err != nil {
+		return 0, err
 	}
 	if !t.writable {
 		return 0, store.ErrReadOnly
 	}
-	return t.conn.exec(text, t.with(args)...)
+	n, err := t.conn.exec(text, t.with(args)...)
+	return n, t.note(err)
+}
+
+func (t *tx) usable() error {
+	if t.conn == nil {
+		return fmt.Errorf("sqlite: transaction has ended: %w", store.ErrUnavailable)
+	}
+	return t.failed
+}
+
+// note fails the transaction unless err leaves it as it was before the statement.
+func (t *tx) note(err error) error {
+	for _, harmless := range []error{nil, store.ErrExists, store.ErrNotFound, context.Canceled, context.DeadlineExceeded} {
+		if errors.Is(err, harmless) {
+			return err
+		}
+	}
+	return t.fail(err)
+}
+
+// fail sees to it that nothing of the transaction is kept.
+func (t *tx) fail(err error) error {
+	if err != nil && t.failed == nil {
+		t.failed = err
+	}
+	return err
 }
 
 // changeOne runs a statement that must change one row, and returns missing otherwise.
@@ -49,24 +81,25 @@ func (t *tx) changeOne(missing error, text string, args ...driver.Value) error {
 }
 
 func (t *tx) query(ctx context.Context, text string, args []driver.Value, each func(row []driver.Value) (bool, error)) error {
-	if t.conn == nil {
-		return fmt.Errorf("sqlite: transaction has ended: %w", store.ErrUnavailable)
+	if err := t.usable(); err != nil {
+		return err
 	}
-	return t.conn.query(ctx, text, t.with(args), each)
+	return t.note(t.conn.query(ctx, text, t.with(args), each))
 }
 
 func (t *tx) one(ctx context.Context, text string, args []driver.Value, scan func(row []driver.Value) error) error {
-	if t.conn == nil {
-		return fmt.Errorf("sqlite: transaction has ended: %w", store.ErrUnavailable)
+	if err := t.usable(); err != nil {
+		return err
 	}
-	return t.conn.one(ctx, text, t.with(args), scan)
+	return t.note(t.conn.one(ctx, text, t.with(args), scan))
 }
 
 func (t *tx) number(ctx context.Context, text string, args ...driver.Value) (int64, error) {
-	if t.conn == nil {
-		return 0, fmt.Errorf("sqlite: transaction has ended: %w", store.ErrUnavailable)
+	if err := t.usable(); err != nil {
+		return 0, err
 	}
-	return t.conn.number(ctx, text, t.with(args)...)
+	n, err := t.conn.number(ctx, text, t.with(args)...)
+	return n, t.note(err)
 }
 
 func (t *tx) with(args []driver.Value) []driver.Value {

@@ -174,6 +174,7 @@ func (w *writer) transaction(group []*update) (_ []outcome, err error) {
 			// The whole transaction is gone, as it is after a full disk: tell
 			// a lone update what it died of rather than that.
 			if len(group) == 1 {
+				_, _ = w.conn.exec("ROLLBACK")
 				return outcomes, nil
 			}
 			return nil, err
@@ -205,6 +206,9 @@ func apply(u *update, t *tx) (o outcome) {
 	}()
 	if err := u.fn(t); err != nil {
 		return outcome{err: err}
+	}
+	if t.failed != nil {
+		return outcome{err: t.failed}
 	}
 	return outcome{err: t.flush()}
 }
