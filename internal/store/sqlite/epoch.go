@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"io"
 	"os"
+	"slices"
 	"sync"
 
 	"github.com/tokenkeep/tokenkeep/internal/store"
@@ -21,11 +22,12 @@ import (
 // A slot whose sum does not match is free: it was never acknowledged, or it
 // was destroyed.
 type epochKeys struct {
-	mu    sync.Mutex // guards everything below
-	file  *os.File
-	slots map[epochID]int64 // where each key stands
-	free  []int64           // slots to use again
-	size  int64             // slots in the file
+	mu     sync.Mutex // guards everything below
+	file   *os.File
+	slots  map[epochID]int64 // where each key stands
+	free   []int64           // slots to use again
+	size   int64             // slots in the file
+	closed bool
 }
 
 type epochID struct {
@@ -69,7 +71,21 @@ func openEpochKeys(path string) (_ *epochKeys, err error) {
 func (e *epochKeys) close() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.closed = true
 	return e.file.Close()
+}
+
+// lock takes the lock unless the call comes too late.
+func (e *epochKeys) lock(ctx context.Context) (unlock func(), err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	if e.closed {
+		e.mu.Unlock()
+		return nil, fmt.Errorf("sqlite: closed: %w", store.ErrUnavailable)
+	}
+	return e.mu.Unlock, nil
 }
 
 func encodeSlot(id epochID, wrapped []byte) []byte {
@@ -119,17 +135,20 @@ func (e *epochKeys) read(id epochID) ([]byte, error) {
 	return wrapped, nil
 }
 
-func (e *epochKeys) EpochKey(_ context.Context, tenant string, epoch int64) ([]byte, error) {
+func (e *epochKeys) EpochKey(ctx context.Context, tenant string, epoch int64) ([]byte, error) {
 	key, err := parseTenant(tenant)
 	if err != nil {
 		return nil, err
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	unlock, err := e.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
 	return e.read(epochID{key, epoch})
 }
 
-func (e *epochKeys) AddEpochKey(_ context.Context, tenant string, epoch int64, wrapped []byte) ([]byte, error) {
+func (e *epochKeys) AddEpochKey(ctx context.Context, tenant string, epoch int64, wrapped []byte) ([]byte, error) {
 	key, err := parseTenant(tenant)
 	if err != nil {
 		return nil, err
@@ -138,8 +157,11 @@ func (e *epochKeys) AddEpochKey(_ context.Context, tenant string, epoch int64, w
 		return nil, fmt.Errorf("sqlite: a wrapped epoch key must have 1 to %d bytes", maxWrappedKey)
 	}
 	id := epochID{key, epoch}
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	unlock, err := e.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
 	if _, there := e.slots[id]; there {
 		return e.read(id)
 	}
@@ -157,7 +179,7 @@ func (e *epochKeys) AddEpochKey(_ context.Context, tenant string, epoch int64, w
 	return wrapped, nil
 }
 
-func (e *epochKeys) ReplaceEpochKey(_ context.Context, tenant string, epoch int64, wrapped []byte) error {
+func (e *epochKeys) ReplaceEpochKey(ctx context.Context, tenant string, epoch int64, wrapped []byte) error {
 	key, err := parseTenant(tenant)
 	if err != nil {
 		return err
@@ -166,8 +188,11 @@ func (e *epochKeys) ReplaceEpochKey(_ context.Context, tenant string, epoch int6
 		return fmt.Errorf("sqlite: a wrapped epoch key must have 1 to %d bytes", maxWrappedKey)
 	}
 	id := epochID{key, epoch}
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	unlock, err := e.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	slot, there := e.slots[id]
 	if !there {
 		return store.ErrNotFound
@@ -175,40 +200,47 @@ func (e *epochKeys) ReplaceEpochKey(_ context.Context, tenant string, epoch int6
 	return e.write(slot, encodeSlot(id, wrapped))
 }
 
-func (e *epochKeys) EpochKeyList(_ context.Context, tenant string) ([]int64, error) {
+func (e *epochKeys) EpochKeyList(ctx context.Context, tenant string) ([]int64, error) {
 	key, err := parseTenant(tenant)
 	if err != nil {
 		return nil, err
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	unlock, err := e.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
 	var list []int64
 	for id := range e.slots {
 		if id.tenant == key {
 			list = append(list, id.epoch)
 		}
 	}
+	slices.Sort(list)
 	return list, nil
 }
 
-func (e *epochKeys) DestroyEpochKeys(_ context.Context, before int64) (int, error) {
-	return e.destroy(func(id epochID) bool { return id.epoch < before })
+func (e *epochKeys) DestroyEpochKeys(ctx context.Context, before int64) (int, error) {
+	return e.destroy(ctx, func(id epochID) bool { return id.epoch < before })
 }
 
-func (e *epochKeys) DestroyTenantEpochKeys(_ context.Context, tenant string) error {
+func (e *epochKeys) DestroyTenantEpochKeys(ctx context.Context, tenant string) error {
 	key, err := parseTenant(tenant)
 	if err != nil {
 		return err
 	}
-	_, err = e.destroy(func(id epochID) bool { return id.tenant == key })
+	_, err = e.destroy(ctx, func(id epochID) bool { return id.tenant == key })
 	return err
 }
 
 // destroy overwrites the chosen keys and syncs once. A key counts as gone only
 // when its zeros are on disk; until then it stays listed and is tried again.
-func (e *epochKeys) destroy(chosen func(epochID) bool) (int, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (e *epochKeys) destroy(ctx context.Context, chosen func(epochID) bool) (int, error) {
+	unlock, err := e.lock(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer unlock()
 	var gone []epochID
 	zeros := make([]byte, slotSize)
 	for id, slot := range e.slots {

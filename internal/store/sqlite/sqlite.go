@@ -217,6 +217,9 @@ func (s *Store) Update(ctx context.Context, tenant string, fn func(store.Tx) err
 
 // read runs fn on a snapshot, on a connection that cannot write.
 func (s *Store) read(ctx context.Context, tenant tenantKey, fn func(*tx) error) error {
+	if err := ctx.Err(); err != nil {
+		return err // the choice below is made at random when both are ready
+	}
 	var c *conn
 	var ok bool
 	select {
