@@ -38,9 +38,11 @@ type ApplicationFilter struct {
 
 // ApplicationRows are the methods of a transaction on applications and keys.
 type ApplicationRows interface {
+	// InsertApplication adds an application; ErrExists when the id is taken.
 	InsertApplication(ctx context.Context, a Application) error
 	Application(ctx context.Context, id string) (Application, error)
-	// ReplaceApplication changes a row. ErrConflict when a.Version is not one
+	// ReplaceApplication changes a row, but for its type and its making.
+	// ErrNotFound when it is not there, ErrConflict when a.Version is not one
 	// more than the stored one.
 	ReplaceApplication(ctx context.Context, a Application) error
 	// DeleteApplication removes the application with its keys.
@@ -49,6 +51,9 @@ type ApplicationRows interface {
 	Applications(ctx context.Context, f ApplicationFilter, p Page) ([]Application, error)
 	CountApplications(ctx context.Context, f ApplicationFilter) (int64, error)
 
+	// InsertKey adds a key; ErrNotFound when the tenant has no such
+	// application, ErrExists when the hash is taken or the application has a
+	// key under that id.
 	InsertKey(ctx context.Context, k Key) error
 	// Keys returns the keys of an application, oldest first.
 	Keys(ctx context.Context, applicationID string) ([]Key, error)

@@ -44,6 +44,7 @@ type LogBatch struct {
 // unsealed from the transaction that appended it to the one that seals it;
 // that does not depend on any clock.
 type LogRows interface {
+	// AppendLog adds entries; ErrExists when one of them is there already.
 	AppendLog(ctx context.Context, entries ...LogEntry) error
 	// Logs returns a page, newest first.
 	Logs(ctx context.Context, f LogFilter, p Page) ([]LogEntry, error)

@@ -46,7 +46,9 @@ type Store interface {
 	// if fn returns nil; when Update returns nil, the change is on disk. fn may
 	// run more than once: it must not do I/O of its own or keep state between
 	// runs. A conflict that a write causes may be reported by the write or, at
-	// the latest, by Update.
+	// the latest, by Update. A function that lets the error of a write pass
+	// keeps no part of that write, and perhaps nothing at all: then Update
+	// reports it.
 	Update(ctx context.Context, tenant string, fn func(Tx) error) error
 
 	// AllTenants is the one door to work that crosses tenants: sweeps and the

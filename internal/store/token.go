@@ -45,7 +45,7 @@ type TokenGroup struct {
 // does not. Now is not optional: what has expired by then is not there.
 type TokenFilter struct {
 	Now    Time
-	IDs    []string // these alone
+	IDs    []string // these alone, in this order and not newest first
 	Groups []string // in one of these groups, named by TokenGroup.ID
 	Terms  [][]byte // having every one of these
 	// NoGroup says that Groups is meant although it is empty: nothing matches.
@@ -59,15 +59,17 @@ type TokenRows interface {
 	InsertToken(ctx context.Context, t Token) error
 	// Token returns a token, expired or not: the caller knows the time.
 	Token(ctx context.Context, id string) (Token, error)
-	// ReplaceToken changes a token. ErrConflict when t.Version is not one more
-	// than the stored one.
+	// ReplaceToken changes a token, but for its type and its making.
+	// ErrNotFound when it is not there, ErrConflict when t.Version is not one
+	// more than the stored one.
 	ReplaceToken(ctx context.Context, t Token) error
 	// DeleteToken removes a token; ErrNotFound when it is not there.
 	DeleteToken(ctx context.Context, id string) error
 
 	// TokenGroups returns the groups that have had tokens.
 	TokenGroups(ctx context.Context) ([]TokenGroup, error)
-	// Tokens returns a page, newest first.
+	// Tokens returns a page, newest first. Where IDs are given, a page begins
+	// behind the one of them that After names.
 	Tokens(ctx context.Context, f TokenFilter, p Page) ([]Token, error)
 	// CountTokens returns how many there are. Unfiltered, and by group, its
 	// cost does not grow with their number.

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql/driver"
+	"errors"
 	"slices"
 
 	"github.com/tokenkeep/tokenkeep/internal/store"
@@ -32,18 +33,25 @@ func (t *tx) Application(ctx context.Context, id string) (a store.Application, e
 	return a, err
 }
 
-func (t *tx) ReplaceApplication(_ context.Context, a store.Application) error {
-	return t.changeOne(store.ErrConflict, `
+func (t *tx) ReplaceApplication(ctx context.Context, a store.Application) error {
+	err := t.changeOne(store.ErrConflict, `
 		UPDATE applications SET name = ?3, permissions = ?4, rules = ?5, expires_at = ?6, modified_by = ?7, modified_at = ?8, version = ?9
 		WHERE tenant_id = ?1 AND id = ?2 AND version = ?9 - 1`,
 		a.ID, a.Name, encodeStrings(a.Permissions), orNullBytes(a.Rules), int64(a.ExpiresAt), a.ModifiedBy, int64(a.ModifiedAt), a.Version)
+	if errors.Is(err, store.ErrConflict) {
+		if _, missing := t.Application(ctx, a.ID); missing != nil {
+			return missing
+		}
+	}
+	return err
 }
 
 func (t *tx) DeleteApplication(_ context.Context, id string) error {
-	if _, err := t.exec("DELETE FROM application_keys WHERE tenant_id = ? AND application_id = ?", id); err != nil {
+	if err := t.changeOne(store.ErrNotFound, "DELETE FROM applications WHERE tenant_id = ? AND id = ?", id); err != nil {
 		return err
 	}
-	return t.changeOne(store.ErrNotFound, "DELETE FROM applications WHERE tenant_id = ? AND id = ?", id)
+	_, err := t.exec("DELETE FROM application_keys WHERE tenant_id = ? AND application_id = ?", id)
+	return err
 }
 
 // Applications are few, so a filter passes over them in the order of the list.
@@ -94,9 +102,10 @@ func scanKey(row []driver.Value) store.Key {
 }
 
 func (t *tx) InsertKey(_ context.Context, k store.Key) error {
-	_, err := t.exec("INSERT INTO application_keys (tenant_id, "+keyColumns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+	return t.changeOne(store.ErrNotFound, `
+		INSERT INTO application_keys (tenant_id, `+keyColumns+`)
+		SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8 FROM applications WHERE tenant_id = ?1 AND id = ?3`,
 		k.ID, k.ApplicationID, int64(k.Version), k.Hash, k.Prefix, k.CreatedBy, int64(k.CreatedAt))
-	return err
 }
 
 func (t *tx) Keys(ctx context.Context, applicationID string) ([]store.Key, error) {

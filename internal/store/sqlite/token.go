@@ -353,11 +353,16 @@ func (t *tx) placesByID(ctx context.Context, f store.TokenFilter, p store.Page) 
 	}
 	var places []store.Position
 	seen := make(map[string]bool, len(f.IDs))
+	behind := p.After == nil
 	for _, id := range f.IDs {
 		if seen[id] {
 			continue
 		}
 		seen[id] = true
+		if !behind {
+			behind = id == p.After.ID
+			continue
+		}
 		err := t.one(ctx, "SELECT created_at, group_id, expires_at, terms FROM tokens WHERE tenant_id = ? AND id = ?", []driver.Value{id},
 			func(row []driver.Value) error {
 				terms, err := decodeTerms(blob(row[3]))
