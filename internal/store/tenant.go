@@ -26,9 +26,9 @@ type TenantRows interface {
 	TenantRow(ctx context.Context) (Tenant, error)
 	// ReplaceTenant changes the row of this transaction's tenant.
 	ReplaceTenant(ctx context.Context, t Tenant) error
-	// DeleteTenantRows removes up to limit rows of the tenant, its own row and
-	// its sealed log batches last, and reports whether any were left. The log
-	// batches stay: an operator can still verify them.
+	// DeleteTenantRows removes up to limit rows of the tenant, its own row
+	// last, and reports whether any are left. The log batches stay: an
+	// operator can still verify them.
 	DeleteTenantRows(ctx context.Context, limit int) (more bool, err error)
 }
 

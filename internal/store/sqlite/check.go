@@ -1,7 +1,9 @@
 package sqlite
 
 import (
+	"bytes"
 	"context"
+	"database/sql/driver"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -85,5 +87,50 @@ func checkAll(ctx context.Context, c *conn, progress func(doing string)) ([]stri
 			found = append(found, fmt.Sprintf("%d %s", n, a.broken))
 		}
 	}
-	return found, ctx.Err()
+	progress("comparing the tokens with their groups and search terms")
+	more, err := checkTokens(ctx, c)
+	if err != nil {
+		return found, fmt.Errorf("comparing the tokens with their groups and search terms: %w", err)
+	}
+	return append(found, more...), ctx.Err()
+}
+
+// checkTokens looks from the tokens to what is derived of them: by a term that
+// is not in its index a token is never found again.
+func checkTokens(ctx context.Context, c *conn) (found []string, err error) {
+	var strangers, missing, unreadable int
+	err = c.query(ctx, "SELECT tenant_id, id, created_at, group_id, type, containers, terms FROM tokens", nil, func(row []driver.Value) (bool, error) {
+		containers, errContainers := decodeStrings(text(row[5]))
+		terms, errTerms := decodeTerms(blob(row[6]))
+		if errContainers != nil || errTerms != nil {
+			unreadable++
+			return true, nil
+		}
+		if group, _ := groupOf(text(row[4]), containers); !bytes.Equal(group[:], blob(row[3])) {
+			strangers++
+		}
+		for _, term := range terms {
+			n, err := c.number(ctx, "SELECT count(*) FROM token_terms WHERE tenant_id = ? AND term = ? AND created_at = ? AND id = ?", row[0], term, row[2], row[1])
+			if err != nil {
+				return false, err
+			}
+			if n == 0 {
+				missing++
+			}
+		}
+		return true, nil
+	})
+	for _, f := range []struct {
+		n      int
+		broken string
+	}{
+		{unreadable, "tokens whose containers or search terms cannot be read"},
+		{strangers, "tokens in a group that is not theirs"},
+		{missing, "search terms that are missing from their index"},
+	} {
+		if f.n > 0 {
+			found = append(found, fmt.Sprintf("%d %s", f.n, f.broken))
+		}
+	}
+	return found, err
 }

@@ -55,7 +55,7 @@ func (t *tx) ReplaceTenant(_ context.Context, r store.Tenant) error {
 // tenantTables are emptied in this order when a tenant goes; its own row goes
 // last, so that a stopped deletion is found and finished. Log batches stay.
 var tenantTables = []string{
-	"keysets", "application_keys", "applications", "token_terms", "tokens", "token_groups", "marks",
+	"keysets", "application_keys", "applications", "tokens", "token_terms", "token_groups", "marks",
 	"log_unsealed", "log", "log_counts", "tenants",
 }
 
@@ -75,19 +75,74 @@ var deletion = map[string]string{
 	"tenants":          "tenant_id IN (SELECT tenant_id FROM tenants WHERE tenant_id = ?1 LIMIT ?2)",
 }
 
-func (t *tx) DeleteTenantRows(_ context.Context, limit int) (more bool, err error) {
+func (t *tx) DeleteTenantRows(ctx context.Context, limit int) (more bool, err error) {
+	if !t.writable {
+		return false, store.ErrReadOnly
+	}
 	left := int64(limit)
-	for _, table := range tenantTables {
-		if left <= 0 {
-			return true, nil
-		}
-		n, err := t.exec("DELETE FROM "+table+" WHERE "+deletion[table], left)
-		if err != nil {
+	for i, table := range tenantTables {
+		// Counters must not come back after their rows have gone.
+		if err := t.flush(); err != nil {
 			return false, err
 		}
-		left -= n
+		n, err := t.deleteSome(ctx, table, left)
+		if err != nil {
+			return false, t.fail(err)
+		}
+		if left -= n; left <= 0 {
+			return t.hasRows(ctx, tenantTables[i:])
+		}
 	}
-	return left <= 0, nil
+	return false, nil
+}
+
+// deleteSome removes up to limit rows of a table. A token takes its search
+// terms along, and counters follow their rows, so that a deletion that is cut
+// short leaves a sound store.
+func (t *tx) deleteSome(ctx context.Context, table string, limit int64) (n int64, err error) {
+	statement := "DELETE FROM " + table + " WHERE " + deletion[table]
+	switch table {
+	case "tokens":
+		return t.deleteTokens(ctx, statement, limit)
+	case "log":
+		err = t.query(ctx, statement+" RETURNING entity_type", []driver.Value{limit}, func(row []driver.Value) (bool, error) {
+			t.countEntry(text(row[0]), -1)
+			n++
+			return true, nil
+		})
+		return n, err
+	}
+	return t.exec(statement, limit)
+}
+
+func (t *tx) deleteTokens(ctx context.Context, statement string, limit int64) (n int64, err error) {
+	var gone []store.Token
+	err = t.query(ctx, statement+" RETURNING "+tokenColumns, []driver.Value{limit}, func(row []driver.Value) (bool, error) {
+		r, err := scanToken(row)
+		r.Data, r.Details, r.ShortLived = nil, nil, nil
+		gone = append(gone, r)
+		return true, err
+	})
+	if err != nil {
+		return 0, err
+	}
+	for _, r := range gone {
+		group, containers := groupOf(r.Type, r.Containers)
+		t.countToken(group, r.Type, containers, -1)
+		if err := t.deleteTerms(r); err != nil {
+			return 0, err
+		}
+	}
+	return int64(len(gone)), nil
+}
+
+func (t *tx) hasRows(ctx context.Context, tables []string) (bool, error) {
+	for _, table := range tables {
+		if n, err := t.number(ctx, "SELECT EXISTS (SELECT 1 FROM "+table+" WHERE tenant_id = ?)"); err != nil || n > 0 {
+			return n > 0, err
+		}
+	}
+	return false, nil
 }
 
 func (t *tx) Keysets(ctx context.Context) ([]store.Keyset, error) {

@@ -120,9 +120,11 @@ func (t *tx) insertTerms(r store.Token, group groupKey) error {
 	return nil
 }
 
+// deleteTerms does not mind a term that is missing already: what is damaged
+// must still be possible to delete.
 func (t *tx) deleteTerms(r store.Token) error {
 	for _, term := range r.Terms {
-		if err := t.changeOne(store.ErrDamaged, "DELETE FROM token_terms WHERE tenant_id = ? AND term = ? AND created_at = ? AND id = ?",
+		if _, err := t.exec("DELETE FROM token_terms WHERE tenant_id = ? AND term = ? AND created_at = ? AND id = ?",
 			term, int64(r.CreatedAt), r.ID); err != nil {
 			return t.fail(err)
 		}
