@@ -1,0 +1,38 @@
+package sqlite_test
+
+import (
+	"testing"
+
+	"github.com/tokenkeep/tokenkeep/internal/store"
+	"github.com/tokenkeep/tokenkeep/internal/store/sqlite"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
+)
+
+// open opens the store in dir for the length of a test.
+func open(t testing.TB, dir string, o sqlite.Options) *sqlite.Store {
+	t.Helper()
+	s, err := sqlite.Open(t.Context(), dir, o)
+	if err != nil {
+		t.Fatalf("Open: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return s
+}
+
+func TestSuite(t *testing.T) {
+	for name, o := range map[string]sqlite.Options{"grouped": {}, "ungrouped": {Ungrouped: true}} {
+		if name == "ungrouped" && testing.Short() {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			storetest.Run(t, func(t *testing.T) (store.Store, func() store.Store) {
+				dir := t.TempDir()
+				return open(t, dir, o), func() store.Store { return open(t, dir, o) }
+			})
+		})
+	}
+}

@@ -1,0 +1,260 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/tokenkeep/tokenkeep/internal/store"
+)
+
+// contents is all that a transaction can see of a tenant.
+type contents struct {
+	Tenant       []store.Tenant
+	Keysets      []store.Keyset
+	Mark         []byte
+	Applications []store.Application
+	Counted      int64
+	Keys         []store.Key
+	Tokens       []store.Token
+	TokenCount   int64
+	ByTerm       int64
+	Groups       []string
+	Log          []store.LogEntry
+	LogCount     int64
+	LogKinds     int64
+	Positions    []store.Position
+	Unsealed     []store.LogEntry
+	UnsealedN    int64
+	Batches      []store.LogBatch
+}
+
+const markName = "re-encryption"
+
+func readAll(ctx context.Context, tx store.Tx) (c contents, err error) {
+	t, err := tx.TenantRow(ctx)
+	if err == nil {
+		c.Tenant = append(c.Tenant, t)
+	} else if !errors.Is(err, store.ErrNotFound) {
+		return c, err
+	}
+	if c.Mark, err = tx.Mark(ctx, markName); err != nil && !errors.Is(err, store.ErrNotFound) {
+		return c, err
+	}
+	var groups []store.TokenGroup
+	for _, read := range []func() error{
+		func() error { c.Keysets, err = tx.Keysets(ctx); return err },
+		func() error { c.Applications, err = tx.Applications(ctx, store.ApplicationFilter{}, large); return err },
+		func() error { c.Counted, err = tx.CountApplications(ctx, store.ApplicationFilter{}); return err },
+		func() error { c.Tokens, err = tx.Tokens(ctx, all, large); return err },
+		func() error { c.TokenCount, err = tx.CountTokens(ctx, all); return err },
+		func() error {
+			c.ByTerm, err = tx.CountTokens(ctx, store.TokenFilter{Now: day, Terms: [][]byte{[]byte("term of all")}})
+			return err
+		},
+		func() error { groups, err = tx.TokenGroups(ctx); return err },
+		func() error { c.Log, err = tx.Logs(ctx, store.LogFilter{}, large); return err },
+		func() error { c.LogCount, err = tx.CountLogs(ctx, store.LogFilter{}); return err },
+		func() error { c.LogKinds, err = tx.CountLogs(ctx, store.LogFilter{EntityType: "card"}); return err },
+		func() error { c.Positions, err = tx.LogPositions(ctx, nil, large.Limit); return err },
+		func() error { c.Unsealed, err = tx.UnsealedLog(ctx, large.Limit); return err },
+		func() error { c.UnsealedN, err = tx.CountUnsealedLog(ctx); return err },
+		func() error { c.Batches, err = tx.LogBatches(ctx, 0, large.Limit); return err },
+	} {
+		if err := read(); err != nil {
+			return c, err
+		}
+	}
+	for _, a := range c.Applications {
+		keys, err := tx.Keys(ctx, a.ID)
+		if err != nil {
+			return c, err
+		}
+		c.Keys = append(c.Keys, keys...)
+	}
+	for _, g := range groups {
+		c.Groups = append(c.Groups, g.Type+" "+strings.Join(g.Containers, " "))
+	}
+	slices.Sort(c.Groups)
+	if len(c.Tokens) == 0 {
+		c.Tokens = nil
+	}
+	return c, nil
+}
+
+// contents reads all of a tenant's rows.
+func (f *fixture) contents(tenant string) (c contents) {
+	f.Helper()
+	f.view(tenant, func(ctx context.Context, tx store.Tx) (err error) {
+		c, err = readAll(ctx, tx)
+		return err
+	})
+	return c
+}
+
+// fill gives a tenant rows of every kind. They have the same ids in every
+// tenant: token 1, application 1 with key 1, entries 1 (sealed in a batch, the
+// first if there was none) and 2 (unsealed), keyset "data", and a mark.
+func (f *fixture) fill(id string) {
+	f.Helper()
+	f.update(id, func(ctx context.Context, tx store.Tx) error {
+		last, err := tx.LastLogBatch(ctx)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+		return errors.Join(
+			tx.InsertTenant(ctx, tenant(id)),
+			tx.PutKeyset(ctx, keyset("data", 1)),
+			tx.PutMark(ctx, markName, []byte("half way")),
+			tx.InsertApplication(ctx, application(1)),
+			tx.InsertKey(ctx, key(application(1).ID, 1)),
+			tx.InsertToken(ctx, token(1)),
+			tx.AppendLog(ctx, entry(1), entry(2)),
+			tx.AppendLogBatch(ctx, batch(last.Number+1, 1), []store.Position{at(entry(1))}),
+		)
+	})
+}
+
+// method is one method of store.Tx, called with the ids of the rows that fill
+// makes.
+type method struct {
+	name   string
+	writes bool
+	// absent is the error for a tenant without any rows.
+	absent error
+	// call returns how many rows it saw.
+	call func(ctx context.Context, tx store.Tx) (seen int, err error)
+}
+
+func some[T any](list []T, err error) (int, error) { return len(list), err }
+func one[T any](_ T, err error) (int, error) {
+	if err != nil {
+		return 0, err
+	}
+	return 1, nil
+}
+func number(n int64, err error) (int, error) { return int(n), err }
+func none(err error) (int, error)            { return 0, err }
+
+// version2 is a row in place of the first version of itself.
+func version2[T any](row T, change func(*T)) T { change(&row); return row }
+
+var methods = []method{
+	{"InsertTenant", true, nil, func(ctx context.Context, tx store.Tx) (int, error) {
+		return none(tx.InsertTenant(ctx, tenant(tx.Tenant())))
+	}},
+	{"TenantRow", false, store.ErrNotFound, func(ctx context.Context, tx store.Tx) (int, error) { return one(tx.TenantRow(ctx)) }},
+	{"ReplaceTenant", true, store.ErrNotFound, func(ctx context.Context, tx store.Tx) (int, error) {
+		return none(tx.ReplaceTenant(ctx, store.Tenant{ID: tenantA, Name: "Other"}))
+	}},
+	{"DeleteTenantRows", true, nil, func(ctx context.Context, tx store.Tx) (int, error) {
+		more, err := tx.DeleteTenantRows(ctx, 1000)
+		if more {
+			return 1, err
+		}
+		return 0, err
+	}},
+
+	{"Keysets", false, nil, func(ctx context.Context, tx store.Tx) (int, error) { return some(tx.Keysets(ctx)) }},
+	{"PutKeyset", true, store.ErrConflict, func(ctx context.Context, tx store.Tx) (int, error) {
+		return none(tx.PutKeyset(ctx, keyset("data", 2)))
+	}},
+	{"DestroyKeysets", true, nil, func(ctx context.Context, tx store.Tx) (int, error) { return none(tx.DestroyKeysets(ctx)) }},
+	{"Mark", false, store.ErrNotFound, func(ctx context.Context, tx store.Tx) (int, error) { return one(tx.Mark(ctx, markName)) }},
+	{"PutMark", true, nil, func(ctx context.Context, tx store.Tx) (int, error) {
+		return none(tx.PutMark(ctx, markName, []byte("done")))
+	}},
+
+	{"InsertApplication", true, nil, func(ctx context.Context, tx store.Tx) (int, error) {
+		return none(tx.InsertApplication(ctx, application(2)))
+	}},
+	{"Application", false, store.ErrNotFound, func(ctx context.Context, tx store.Tx) (int, error) {
+		return one(tx.Application(ctx, application(1).ID))
+	}},
+	{"ReplaceApplication", true, store.ErrNotFound, func(ctx context.Context, tx store.Tx) (int, error) {
+		return none(tx.ReplaceApplication(ctx, version2(application(1), func(a *store.Application) { a.Version, a.Name = 2, "Other" })))
+	}},
+	{"DeleteApplication", true, store.ErrNotFound, func(ctx context.Context, tx store.Tx) (int, error) {
+		return none(tx.DeleteApplication(ctx, application(1).ID))
+	}},
+	{"Applications", false, nil, func(ctx context.Context, tx store.Tx) (int, error) {
+		return some(tx.Applications(ctx, store.ApplicationFilter{IDs: []string{application(1).ID}}, large))
+	}},
+	{"CountApplications", false, nil, func(ctx context.Context, tx store.Tx) (int, error) {
+		return number(tx.CountApplications(ctx, store.ApplicationFilter{}))
+	}},
+	{"InsertKey", true, store.ErrNotFound, func(ctx context.Context, tx store.Tx) (int, error) {
+		return none(tx.InsertKey(ctx, key(application(1).ID, 2)))
+	}},
+	{"Keys", false, nil, func(ctx context.Context, tx store.Tx) (int, error) { return some(tx.Keys(ctx, application(1).ID)) }},
+	{"KeyByHash", false, store.ErrNotFound, func(ctx context.Context, tx store.Tx) (int, error) {
+		_, a, err := tx.KeyByHash(ctx, key("", 1).Hash)
+		return one(a, err)
+	}},
+	{"DeleteKey", true, store.ErrNotFound, func(ctx context.Context, tx store.Tx) (int, error) {
+		return none(tx.DeleteKey(ctx, application(1).ID, key("", 1).ID))
+	}},
+
+	{"InsertToken", true, nil, func(ctx context.Context, tx store.Tx) (int, error) { return none(tx.InsertToken(ctx, token(2))) }},
+	{"Token", false, store.ErrNotFound, func(ctx context.Context, tx store.Tx) (int, error) { return one(tx.Token(ctx, token(1).ID)) }},
+	{"ReplaceToken", true, store.ErrNotFound, func(ctx context.Context, tx store.Tx) (int, error) {
+		return none(tx.ReplaceToken(ctx, version2(token(1), func(t *store.Token) {
+			t.Version, t.Containers, t.Terms = 2, []string{"/other/"}, [][]byte{[]byte("another term")}
+		})))
+	}},
+	{"DeleteToken", true, store.ErrNotFound, func(ctx context.Context, tx store.Tx) (int, error) {
+		return none(tx.DeleteToken(ctx, token(1).ID))
+	}},
+	{"TokenGroups", false, nil, func(ctx context.Context, tx store.Tx) (int, error) { return some(tx.TokenGroups(ctx)) }},
+	{"Tokens", false, nil, func(ctx context.Context, tx store.Tx) (int, error) {
+		byID, err := tx.Tokens(ctx, store.TokenFilter{Now: day, IDs: []string{token(1).ID}}, large)
+		if err != nil {
+			return 0, err
+		}
+		byTerm, err := tx.Tokens(ctx, store.TokenFilter{Now: day, Terms: token(1).Terms}, large)
+		if err != nil {
+			return 0, err
+		}
+		inOrder, err := tx.Tokens(ctx, all, large)
+		return len(byID) + len(byTerm) + len(inOrder), err
+	}},
+	{"CountTokens", false, nil, func(ctx context.Context, tx store.Tx) (int, error) {
+		byID, err := tx.CountTokens(ctx, store.TokenFilter{Now: day, IDs: []string{token(1).ID}})
+		if err != nil {
+			return 0, err
+		}
+		byTerm, err := tx.CountTokens(ctx, store.TokenFilter{Now: day, Terms: token(1).Terms})
+		if err != nil {
+			return 0, err
+		}
+		total, err := tx.CountTokens(ctx, all)
+		return int(byID + byTerm + total), err
+	}},
+
+	{"AppendLog", true, nil, func(ctx context.Context, tx store.Tx) (int, error) { return none(tx.AppendLog(ctx, entry(3))) }},
+	{"Logs", false, nil, func(ctx context.Context, tx store.Tx) (int, error) {
+		return some(tx.Logs(ctx, store.LogFilter{EntityID: entry(1).EntityID}, large))
+	}},
+	{"CountLogs", false, nil, func(ctx context.Context, tx store.Tx) (int, error) {
+		return number(tx.CountLogs(ctx, store.LogFilter{}))
+	}},
+	{"LogEntry", false, store.ErrNotFound, func(ctx context.Context, tx store.Tx) (int, error) {
+		return one(tx.LogEntry(ctx, at(entry(1))))
+	}},
+	{"LogPositions", false, nil, func(ctx context.Context, tx store.Tx) (int, error) { return some(tx.LogPositions(ctx, nil, 10)) }},
+	{"UnsealedLog", false, nil, func(ctx context.Context, tx store.Tx) (int, error) { return some(tx.UnsealedLog(ctx, 10)) }},
+	{"CountUnsealedLog", false, nil, func(ctx context.Context, tx store.Tx) (int, error) { return number(tx.CountUnsealedLog(ctx)) }},
+	{"AppendLogBatch", true, store.ErrConflict, func(ctx context.Context, tx store.Tx) (int, error) {
+		last, err := tx.LastLogBatch(ctx)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return 0, err
+		}
+		return none(tx.AppendLogBatch(ctx, batch(last.Number+1, 1), []store.Position{at(entry(2))}))
+	}},
+	{"LogBatches", false, nil, func(ctx context.Context, tx store.Tx) (int, error) { return some(tx.LogBatches(ctx, 0, 10)) }},
+	{"LastLogBatch", false, store.ErrNotFound, func(ctx context.Context, tx store.Tx) (int, error) { return one(tx.LastLogBatch(ctx)) }},
+	{"DropLogBatch", true, store.ErrNotFound, func(ctx context.Context, tx store.Tx) (int, error) {
+		return none(tx.DropLogBatch(ctx, 1, []store.Position{at(entry(1))}))
+	}},
+}

@@ -1,0 +1,196 @@
+// Package storetest is the suite that every backend of package store passes.
+//
+// It promises that a backend which passes it keeps the contract as far as one
+// process can see. It never looks behind the interface and never asks for more
+// than the interface says: what a crash does to the stored bytes is each
+// backend's own to test.
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/tokenkeep/tokenkeep/internal/store"
+)
+
+// Open opens an empty store for one test and sees to it that it is closed when
+// the test ends. The function beside it opens the same store again, after the
+// first one has been closed.
+type Open func(t *testing.T) (s store.Store, again func() store.Store)
+
+type test struct {
+	name string
+	run  func(f *fixture)
+}
+
+// Run runs the whole suite, each test on a store of its own.
+func Run(t *testing.T, open Open) {
+	for _, part := range []struct {
+		name  string
+		tests []test
+	}{
+		{"tenants are apart", isolationTests},
+		{"transactions", transactionTests},
+		{"concurrency", concurrencyTests},
+		{"values", valueTests},
+		{"tokens", tokenTests},
+		{"token lists", listTests},
+		{"random operations", modelTests},
+		{"applications", applicationTests},
+		{"tenants", tenantTests},
+		{"keysets and marks", keysetTests},
+		{"log", logTests},
+		{"epoch keys", epochTests},
+		{"the installation", installationTests},
+		{"closing", closingTests},
+	} {
+		t.Run(part.name, func(t *testing.T) {
+			for _, c := range part.tests {
+				t.Run(c.name, func(t *testing.T) {
+					t.Parallel()
+					s, again := open(t)
+					c.run(&fixture{T: t, Store: s, again: again})
+				})
+			}
+		})
+	}
+}
+
+// fixture is a test with its store. Functions given to Update must not end the
+// test from within (t.Fatal): they may run on a goroutine of the store's.
+type fixture struct {
+	*testing.T
+	store.Store
+	again func() store.Store
+}
+
+// The tenants of the tests, in the order of their ids.
+const (
+	tenantA = "11111111-1111-4111-8111-111111111111"
+	tenantB = "22222222-2222-4222-8222-222222222222"
+	tenantC = "33333333-3333-4333-8333-333333333333"
+)
+
+// day is when the tests take place.
+var day = store.At(time.Date(2031, 5, 6, 7, 8, 9, 123456000, time.UTC))
+
+const (
+	second = store.Time(1_000_000)
+	hour   = 3600 * second
+)
+
+var errStop = errors.New("the test stops here")
+
+func (f *fixture) update(tenant string, fn func(ctx context.Context, tx store.Tx) error) {
+	f.Helper()
+	ctx := f.Context()
+	if err := f.Update(ctx, tenant, func(tx store.Tx) error { return fn(ctx, tx) }); err != nil {
+		f.Fatalf("Update: got %v, want no error", err)
+	}
+}
+
+func (f *fixture) view(tenant string, fn func(ctx context.Context, tx store.Tx) error) {
+	f.Helper()
+	ctx := f.Context()
+	if err := f.View(ctx, tenant, func(tx store.Tx) error { return fn(ctx, tx) }); err != nil {
+		f.Fatalf("View: got %v, want no error", err)
+	}
+}
+
+// refused runs an Update that must fail with want, reported by the write or by
+// Update itself.
+func (f *fixture) refused(doing, tenant string, want error, fn func(ctx context.Context, tx store.Tx) error) {
+	f.Helper()
+	ctx := f.Context()
+	err := f.Update(ctx, tenant, func(tx store.Tx) error { return fn(ctx, tx) })
+	if !errors.Is(err, want) {
+		f.Errorf("%s: got error %v, want %v", doing, err, want)
+	}
+}
+
+// sound fails the test when Check finds something.
+func (f *fixture) sound() {
+	f.Helper()
+	found, err := f.Check(f.Context(), nil)
+	if err != nil || len(found) > 0 {
+		f.Errorf("Check: got %q, error %v; want nothing", found, err)
+	}
+}
+
+func (f *fixture) same(what string, got, want any) {
+	f.Helper()
+	if !reflect.DeepEqual(got, want) {
+		f.Errorf("%s:\n got %+v\nwant %+v", what, got, want)
+	}
+}
+
+// uuid makes the n-th of a row of ids that sort by n.
+func uuid(n int) string { return fmt.Sprintf("%08x-0000-4000-8000-%012x", n, n) }
+
+// token makes a token with all its parts, the n-th of its tenant.
+func token(n int) store.Token {
+	return store.Token{
+		ID: fmt.Sprintf("token-%05d", n), Type: "card", Containers: []string{"/pci/high/"},
+		Data: fmt.Appendf(nil, "sealed data %d", n), Details: fmt.Appendf(nil, "sealed details %d", n),
+		ShortLived: fmt.Appendf(nil, "sealed cvc %d", n), Terms: [][]byte{fmt.Appendf(nil, "term %d", n), []byte("term of all")},
+		Expiry:    store.Expiry{At: day + 1000*hour, OffsetSeconds: -5 * 3600},
+		CreatedBy: "application 1", CreatedAt: day + store.Time(n), ModifiedBy: "application 2", ModifiedAt: day + store.Time(n) + second,
+		Version: 1,
+	}
+}
+
+func application(n int) store.Application {
+	return store.Application{
+		ID: fmt.Sprintf("application-%05d", n), Name: fmt.Sprintf("Application %d", n), Type: "private",
+		Permissions: []string{"token:create", "token:read"}, Rules: []byte("sealed rules"), ExpiresAt: day + hour,
+		CreatedBy: "somebody", CreatedAt: day + store.Time(n), ModifiedBy: "somebody else", ModifiedAt: day + second, Version: 1,
+	}
+}
+
+func key(applicationID string, n int) store.Key {
+	return store.Key{
+		ID: fmt.Sprintf("key-%05d", n), ApplicationID: applicationID, Version: n, Hash: fmt.Appendf(nil, "hash %d", n),
+		Prefix: "key_test_pvt_", CreatedBy: "somebody", CreatedAt: day + store.Time(n),
+	}
+}
+
+func entry(n int) store.LogEntry {
+	return store.LogEntry{
+		ID: uuid(n), CreatedAt: day + store.Time(n), ActorID: "application 1", ActorType: "application", SessionID: "session 1",
+		EntityType: "card", EntityID: fmt.Sprintf("token-%05d", n), Operation: "create", Outcome: "success", Message: "Token created",
+		TraceID: "trace 1", ClientAddress: "192.0.2.1",
+	}
+}
+
+func at(e store.LogEntry) store.Position { return store.Position{CreatedAt: e.CreatedAt, ID: e.ID} }
+
+func batch(number int64, count int) store.LogBatch {
+	return store.LogBatch{
+		Number: number, Count: count, Leaves: []byte("leaves"), Root: []byte("root"), Link: []byte("link"),
+		Signature: []byte("signature"), SealedAt: day + hour,
+	}
+}
+
+func keyset(purpose string, version int64) store.Keyset {
+	return store.Keyset{
+		Purpose: purpose, Wrapped: fmt.Appendf(nil, "wrapped %s %d", purpose, version), KEK: "kek 1", Version: version,
+		CreatedAt: day, ModifiedAt: day + store.Time(version),
+	}
+}
+
+func tenant(id string) store.Tenant {
+	return store.Tenant{
+		ID: id, Name: "Tenant", Settings: map[string]string{"deduplicate_tokens": "true"},
+		CreatedBy: "operator", CreatedAt: day, ModifiedBy: "operator", ModifiedAt: day + second,
+	}
+}
+
+// all chooses every token that has not expired at the time of the tests.
+var all = store.TokenFilter{Now: day}
+
+// large is a page that holds every row of a test.
+var large = store.Page{Limit: 10_000}
