@@ -5,77 +5,135 @@ import (
 	"database/sql/driver"
 	"os"
 	"sync"
+	"sync/atomic"
+	"time"
 )
 
 // checkpointer copies the write-ahead log into the database on a connection of
 // its own, so that commits rarely wait for it.
+//
+// The log starts over from its beginning once all of it has been copied, and
+// is then cut to the soft bound (journal_size_limit), so the size of its file
+// beyond that is the size of what it holds.
 type checkpointer struct {
 	conn       *conn
 	wal        string
 	soft, hard int64
 	metrics    *metrics
 
-	mu     sync.Mutex // serializes checkpoints
-	wake   chan struct{}
-	done   chan struct{}
-	closed sync.Once
+	// The sizes at which the next steps are due; the writer's own.
+	copyAt, waitAt int64
+
+	mu         sync.Mutex  // serializes checkpoints
+	unscrubbed atomic.Bool // the log still holds what was destroyed
+	wake       chan struct{}
+	stopping   chan struct{}
+	done       chan struct{}
+	closed     sync.Once
 }
 
+// How long a checkpoint that needs the log to itself waits for running views,
+// and after which time emptying the log is tried again.
+const (
+	checkpointWait = time.Second
+	scrubAgain     = time.Second
+)
+
 func newCheckpointer(path string, o Options, m *metrics) (*checkpointer, error) {
-	c, err := connect(path, o.VFS, false, 1<<10)
+	c, err := connect(path, o, false, 1<<10, checkpointWait)
 	if err != nil {
 		return nil, err
 	}
 	k := &checkpointer{
 		conn: c, wal: path + "-wal", soft: o.WALSoftBytes, hard: o.WALHardBytes, metrics: m,
-		wake: make(chan struct{}, 1), done: make(chan struct{}),
+		copyAt: o.WALSoftBytes, waitAt: o.WALHardBytes,
+		wake: make(chan struct{}, 1), stopping: make(chan struct{}), done: make(chan struct{}),
 	}
 	go k.run()
 	return k, nil
 }
 
-// committed is called by the writer after each commit. Past the soft bound it
-// wakes the background; past the hard one it does the work itself, so that the
-// log stays bounded however fast commits come.
+// committed is called by the writer after each commit. Each time the log has
+// grown by the soft bound it wakes the background. Past the hard one it does
+// the rest itself and lets the log start over, however fast commits come. A
+// long view can keep the log from that: then commits do not wait for it again
+// until the log has grown by another step.
 func (k *checkpointer) committed() {
 	info, err := os.Stat(k.wal)
 	if err != nil {
 		return
 	}
-	k.metrics.walBytes.Set(float64(info.Size()))
-	switch size := info.Size(); {
-	case size > k.hard:
-		k.checkpoint("TRUNCATE")
-	case size > k.soft:
-		select {
-		case k.wake <- struct{}{}:
-		default:
-		}
+	size := info.Size()
+	k.metrics.walBytes.Set(float64(size))
+	switch {
+	case size <= k.soft:
+		k.copyAt, k.waitAt = k.soft, k.hard
+	case size > k.waitAt:
+		k.copyAt, k.waitAt = size+k.soft, size+k.soft
+		k.checkpoint("RESTART")
+	case size > k.copyAt:
+		k.copyAt = size + k.soft
+		k.background()
+	}
+}
+
+func (k *checkpointer) background() {
+	select {
+	case k.wake <- struct{}{}:
+	default:
 	}
 }
 
 func (k *checkpointer) run() {
 	defer close(k.done)
-	for range k.wake {
-		k.checkpoint("PASSIVE")
+	for {
+		var again <-chan time.Time
+		if k.unscrubbed.Load() {
+			again = time.After(scrubAgain)
+		}
+		select {
+		case <-k.stopping:
+			return
+		case <-k.wake:
+			k.checkpoint("PASSIVE")
+		case <-again:
+			k.scrub()
+		}
 	}
 }
 
-// checkpoint copies what it can. It cannot fail in a way that loses anything:
-// what it does not copy stays in the log, and a later one copies it.
-func (k *checkpointer) checkpoint(mode string) {
+// scrub empties the log of what was destroyed. While a view still reads from
+// the log that is not possible, and is tried again in the background.
+func (k *checkpointer) scrub() {
+	if k.checkpoint("TRUNCATE") {
+		k.unscrubbed.Store(false)
+		return
+	}
+	k.unscrubbed.Store(true)
+	k.background()
+}
+
+// checkpoint copies what it can and reports whether it did all that its mode
+// asks for. It cannot fail in a way that loses anything: what it does not copy
+// stays in the log, and a later one copies it.
+func (k *checkpointer) checkpoint(mode string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	err := k.conn.query(context.Background(), "PRAGMA wal_checkpoint("+mode+")", nil,
-		func(row []driver.Value) (bool, error) { return false, nil })
 	result := "ok"
+	err := k.conn.query(context.Background(), "PRAGMA wal_checkpoint("+mode+")", nil, func(row []driver.Value) (bool, error) {
+		if whole(row[0]) != 0 {
+			result = "busy"
+		}
+		return true, nil
+	})
 	if err != nil {
 		result = "failed"
 	}
 	k.metrics.checkpoints.WithLabelValues(mode, result).Inc()
+	return result == "ok"
 }
 
 func (k *checkpointer) stop() {
-	k.closed.Do(func() { close(k.wake) })
+	k.closed.Do(func() { close(k.stopping) })
 	<-k.done
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"strings"
+	"time"
 
 	"github.com/tokenkeep/tokenkeep/internal/store"
 
@@ -34,30 +36,27 @@ var durable = []struct{ pragma, set, want string }{
 	{"cell_size_check", "ON", "1"},
 	{"trusted_schema", "OFF", "0"},
 	{"temp_store", "MEMORY", "2"}, // no temporary files beside the store's own
-	{"busy_timeout", "10000", "10000"},
 }
 
-// connect opens a connection. cacheKiB bounds its page cache.
-func connect(path, vfs string, readOnly bool, cacheKiB int) (*conn, error) {
-	c, err := connectPlain(path, vfs)
+// connect opens a connection. cacheKiB bounds its page cache, and wait how long
+// it waits for a lock that another connection holds.
+func connect(path string, o Options, readOnly bool, cacheKiB int, wait time.Duration) (*conn, error) {
+	c, err := connectPlain(path, o.VFS)
 	if err != nil {
 		return nil, err
 	}
+	var settings strings.Builder
+	fmt.Fprintf(&settings, "PRAGMA busy_timeout = %d;", wait.Milliseconds())
 	for _, d := range durable {
-		if err := c.script(fmt.Sprintf("PRAGMA %s = %s", d.pragma, d.set)); err != nil {
-			_ = c.close()
-			return nil, err
-		}
+		fmt.Fprintf(&settings, "PRAGMA %s = %s;", d.pragma, d.set)
 	}
-	if err := c.script(fmt.Sprintf("PRAGMA cache_size = -%d", cacheKiB)); err != nil {
+	fmt.Fprintf(&settings, "PRAGMA journal_size_limit = %d; PRAGMA cache_size = -%d;", o.WALSoftBytes, cacheKiB)
+	if readOnly {
+		settings.WriteString("PRAGMA query_only = ON;")
+	}
+	if err := c.script(settings.String()); err != nil {
 		_ = c.close()
 		return nil, err
-	}
-	if readOnly {
-		if err := c.script("PRAGMA query_only = ON"); err != nil {
-			_ = c.close()
-			return nil, err
-		}
 	}
 	return c, nil
 }

@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
@@ -31,6 +32,10 @@ const (
 	epochFile    = "epoch.keys"
 	lockFile     = "tokenkeep.lock"
 )
+
+// lockWait is how long the writer and the readers wait for a checkpoint that
+// needs the database to itself.
+const lockWait = 10 * time.Second
 
 // Options are what Open needs to know beside the folder. The zero value will do.
 type Options struct {
@@ -125,7 +130,7 @@ func Open(ctx context.Context, dir string, o Options) (_ *Store, err error) {
 	s.writer = newWriter(writing, group, s.checkpointer, m)
 	s.readers = make(chan *conn, o.Readers)
 	for range o.Readers {
-		c, err := connect(path, o.VFS, true, 4<<10)
+		c, err := connect(path, o, true, 4<<10, lockWait)
 		if err != nil {
 			return nil, err
 		}
@@ -143,7 +148,7 @@ func (s *Store) openWriter(ctx context.Context, path string) (_ *conn, err error
 	if err := refuseForeign(path, s.options.VFS); err != nil {
 		return nil, err
 	}
-	c, err := connect(path, s.options.VFS, false, 16<<10)
+	c, err := connect(path, s.options, false, 16<<10, lockWait)
 	if err != nil {
 		return nil, err
 	}

@@ -191,7 +191,7 @@ func (w *writer) transaction(group []*update) (_ []outcome, err error) {
 		return nil, err
 	}
 	if scrub {
-		w.checkpointer.checkpoint("TRUNCATE")
+		w.checkpointer.scrub()
 	}
 	return outcomes, nil
 }
