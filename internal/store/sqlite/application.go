@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql/driver"
 	"errors"
@@ -50,7 +51,7 @@ func (t *tx) DeleteApplication(_ context.Context, id string) error {
 	if err := t.changeOne(store.ErrNotFound, "DELETE FROM applications WHERE tenant_id = ? AND id = ?", id); err != nil {
 		return err
 	}
-	_, err := t.exec("DELETE FROM application_keys WHERE tenant_id = ? AND application_id = ?", id)
+	_, err := t.exec("DELETE FROM application_keys INDEXED BY application_keys_by_application WHERE tenant_id = ? AND application_id = ?", id)
 	return err
 }
 
@@ -110,11 +111,14 @@ func (t *tx) InsertKey(_ context.Context, k store.Key) error {
 
 func (t *tx) Keys(ctx context.Context, applicationID string) ([]store.Key, error) {
 	var list []store.Key
-	err := t.query(ctx, "SELECT "+keyColumns+" FROM application_keys WHERE tenant_id = ? AND application_id = ? ORDER BY created_at, version, id",
+	err := t.query(ctx, "SELECT "+keyColumns+" FROM application_keys INDEXED BY application_keys_by_application WHERE tenant_id = ? AND application_id = ?",
 		[]driver.Value{applicationID}, func(row []driver.Value) (bool, error) {
 			list = append(list, scanKey(row))
 			return true, nil
 		})
+	slices.SortFunc(list, func(a, b store.Key) int {
+		return cmp.Or(cmp.Compare(a.CreatedAt, b.CreatedAt), cmp.Compare(a.Version, b.Version), cmp.Compare(a.ID, b.ID))
+	})
 	return list, err
 }
 

@@ -22,6 +22,7 @@ import (
 type conn struct {
 	raw        driver.Conn
 	statements map[string]driver.Stmt
+	args       []driver.NamedValue // of the statement at hand; the driver copies them
 }
 
 // durable are the settings that the promise of this package rests on. Every
@@ -108,7 +109,7 @@ func (c *conn) exec(text string, args ...driver.Value) (int64, error) {
 		return 0, err
 	}
 	// A context that can end would cost a goroutine for each statement.
-	r, err := s.(driver.StmtExecContext).ExecContext(context.Background(), named(args))
+	r, err := s.(driver.StmtExecContext).ExecContext(context.Background(), c.named(args))
 	if err != nil {
 		return 0, mapError("execute statement", err)
 	}
@@ -123,7 +124,7 @@ func (c *conn) query(ctx context.Context, text string, args []driver.Value, each
 	if err != nil {
 		return err
 	}
-	rows, err := s.(driver.StmtQueryContext).QueryContext(context.Background(), named(args))
+	rows, err := s.(driver.StmtQueryContext).QueryContext(context.Background(), c.named(args))
 	if err != nil {
 		return mapError("run query", err)
 	}
@@ -170,12 +171,13 @@ func (c *conn) number(ctx context.Context, text string, args ...driver.Value) (i
 	return n, err
 }
 
-func named(args []driver.Value) []driver.NamedValue {
-	out := make([]driver.NamedValue, len(args))
+func (c *conn) named(args []driver.Value) []driver.NamedValue {
+	clear(c.args) // keeps nothing large alive
+	c.args = c.args[:0]
 	for i, a := range args {
-		out[i] = driver.NamedValue{Ordinal: i + 1, Value: a}
+		c.args = append(c.args, driver.NamedValue{Ordinal: i + 1, Value: a})
 	}
-	return out
+	return c.args
 }
 
 // mapError turns the driver's errors into the store's. SQLite's own messages

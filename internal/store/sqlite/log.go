@@ -165,9 +165,8 @@ func (t *tx) LogPositions(ctx context.Context, after *store.Position, limit int)
 func (t *tx) UnsealedLog(ctx context.Context, limit int) ([]store.LogEntry, error) {
 	var list []store.LogEntry
 	err := t.query(ctx, `
-		SELECT `+logColumns+` FROM log WHERE (tenant_id, created_at, id) IN (
-		  SELECT tenant_id, created_at, id FROM log_unsealed WHERE tenant_id = ? ORDER BY created_at, id LIMIT ?)
-		ORDER BY created_at, id`, []driver.Value{int64(limit)}, appendEntry(&list))
+		SELECT `+logColumns+` FROM log_unsealed CROSS JOIN log USING (tenant_id, created_at, id)
+		WHERE tenant_id = ? ORDER BY created_at, id LIMIT ?`, []driver.Value{int64(limit)}, appendEntry(&list))
 	return list, err
 }
 

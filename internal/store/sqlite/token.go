@@ -16,9 +16,11 @@ import (
 const tokenColumns = "id, group_id, type, containers, data, details, short_lived, terms, expires_at, expires_offset, " +
 	"created_by, created_at, modified_by, modified_at, version"
 
-// fewGroups is how many groups a list merges from their own indexes; with more
-// it passes over the tenant's tokens in order and leaves out the others.
-const fewGroups = 8
+// maxMerged bounds how many index rows a list by groups merges from the
+// indexes of the groups, the head of each. Beyond that it passes over the
+// tenant's tokens in order and leaves out the other groups: then a page of a
+// few rare groups would cost as much as all tokens, so it is the last resort.
+const maxMerged = 5000
 
 // groupKey names a combination of type and containers. It is computed from
 // them, so no two writers ever have to agree on a number.
@@ -225,7 +227,7 @@ func (t *tx) TokenGroups(ctx context.Context) ([]store.TokenGroup, error) {
 		return nil, err
 	}
 	var list []store.TokenGroup
-	err := t.query(ctx, "SELECT group_id, type, containers FROM token_groups WHERE tenant_id = ? ORDER BY type, containers", nil,
+	err := t.query(ctx, "SELECT group_id, type, containers FROM token_groups WHERE tenant_id = ?", nil,
 		func(row []driver.Value) (bool, error) {
 			containers, err := decodeStrings(text(row[2]))
 			list = append(list, store.TokenGroup{ID: hex.EncodeToString(blob(row[0])), Type: text(row[1]), Containers: containers})
@@ -263,7 +265,7 @@ func (t *tx) places(ctx context.Context, f store.TokenFilter, p store.Page) ([]s
 	if err != nil {
 		return nil, err
 	}
-	if len(f.Terms) == 0 && len(groups) > 0 && len(groups) <= fewGroups {
+	if len(f.Terms) == 0 && len(groups) > 0 && p.Offset <= maxMerged && len(groups)*(p.Offset+p.Limit) <= maxMerged {
 		return t.placesByGroup(ctx, groups, f.Now, p)
 	}
 	from, args, err := t.source(ctx, f)
