@@ -1,0 +1,99 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql/driver"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// ask returns one column of a statement's rows as text. What the statement is
+// given does not matter.
+func (c *conn) ask(query string, column int) (answers []string, err error) {
+	err = c.query(context.Background(), query, make([]driver.Value, 40), func(row []driver.Value) (bool, error) {
+		answers = append(answers, fmt.Sprint(row[column]))
+		return true, nil
+	})
+	return answers, err
+}
+
+// connections returns every connection of an idle store by its name, and a
+// function that gives them back.
+func (s *Store) connections() (map[string]*conn, func()) {
+	all := map[string]*conn{"writer": s.writer.conn, "checkpointer": s.checkpointer.conn}
+	s.checkpointer.mu.Lock()
+	var readers []*conn
+	for range cap(s.readers) {
+		c := <-s.readers
+		readers = append(readers, c)
+		all[fmt.Sprint("reader ", len(readers))] = c
+	}
+	return all, func() {
+		for _, c := range readers {
+			s.readers <- c
+		}
+		s.checkpointer.mu.Unlock()
+	}
+}
+
+// Durable returns the pragmas that the promise rests on, with what they must be.
+func Durable() map[string]string {
+	want := map[string]string{}
+	for _, d := range durable {
+		want[d.pragma] = d.want
+	}
+	return want
+}
+
+// Pragmas reads pragmas back from every connection of an idle store.
+func (s *Store) Pragmas(names ...string) (map[string]map[string]string, error) {
+	all, done := s.connections()
+	defer done()
+	got := map[string]map[string]string{}
+	for name, c := range all {
+		got[name] = map[string]string{}
+		for _, pragma := range names {
+			answers, err := c.ask("PRAGMA "+pragma, 0)
+			if err != nil {
+				return nil, err
+			}
+			got[name][pragma] = strings.Join(answers, " ")
+		}
+	}
+	return got, nil
+}
+
+// Plans returns how SQLite would run each statement that the connections of an
+// idle store have run so far.
+func (s *Store) Plans() (map[string][]string, error) {
+	all, done := s.connections()
+	defer done()
+	plans := map[string][]string{}
+	for _, c := range all {
+		var texts []string
+		for text := range c.statements {
+			texts = append(texts, text)
+		}
+		slices.Sort(texts)
+		for _, text := range texts {
+			switch word, _, _ := strings.Cut(strings.TrimSpace(text), " "); word {
+			case "SELECT", "INSERT", "UPDATE", "DELETE":
+			default:
+				continue
+			}
+			plan, err := c.ask("EXPLAIN QUERY PLAN "+text, 3)
+			if err != nil {
+				return nil, err
+			}
+			plans[text] = plan
+		}
+	}
+	return plans, nil
+}
+
+// Checkpoint copies the whole log into the database and reports whether it could.
+func (s *Store) Checkpoint() bool { return s.checkpointer.checkpoint("TRUNCATE") }
+
+// Migrations returns the texts of the migrations in their order.
+func Migrations() ([]string, error) { return migrations() }
