@@ -60,7 +60,7 @@ func CheckFiles(ctx context.Context, dir string, progress func(doing string)) ([
 	if _, err := os.Stat(path); err != nil {
 		return nil, fmt.Errorf("sqlite: look at database: %w", err)
 	}
-	c, err := connectPlain(path, "")
+	c, err := connectPlain(path, "", false)
 	if err != nil {
 		return nil, err
 	}

@@ -42,7 +42,7 @@ var durable = []struct{ pragma, set, want string }{
 // connect opens a connection. cacheKiB bounds its page cache, and wait how long
 // it waits for a lock that another connection holds.
 func connect(path string, o Options, readOnly bool, cacheKiB int, wait time.Duration) (*conn, error) {
-	c, err := connectPlain(path, o.VFS)
+	c, err := connectPlain(path, o.VFS, false)
 	if err != nil {
 		return nil, err
 	}
@@ -63,8 +63,11 @@ func connect(path string, o Options, readOnly bool, cacheKiB int, wait time.Dura
 }
 
 // connectPlain opens a connection that changes nothing of the file's settings.
-func connectPlain(path, vfs string) (*conn, error) {
+func connectPlain(path, vfs string, readOnly bool) (*conn, error) {
 	query := url.Values{}
+	if readOnly {
+		query.Set("mode", "ro")
+	}
 	if vfs != "" {
 		query.Set("vfs", vfs)
 	}

@@ -40,14 +40,35 @@ func migrations() ([]string, error) {
 }
 
 // refuseForeign fails unless the file is empty or a database of ours that this
-// release can read. It opens the file without changing it.
+// release can read. It leaves the file as it is: a connection that could write
+// would copy the write-ahead log of a newer release into it.
 func refuseForeign(path, vfs string) error {
-	if info, err := os.Stat(path); err != nil {
+	switch info, err := os.Stat(path); {
+	case err != nil:
 		return fmt.Errorf("sqlite: look at database: %w", err)
-	} else if info.Size() == 0 {
+	case info.Size() == 0:
 		return nil
+	case info.Size() < databaseHeader:
+		// SQLite would take it for an empty database. It is one if the power
+		// went while SQLite wrote its first page: then there is a journal.
+		if _, err := os.Stat(path + "-journal"); err != nil {
+			return fmt.Errorf("%w: %s is no database", store.ErrDamaged, databaseFile)
+		}
 	}
-	c, err := connectPlain(path, vfs)
+	err := readMarks(path, vfs, true)
+	if errors.Is(err, store.ErrReadOnly) || errors.Is(err, store.ErrUnavailable) {
+		// There is a change to roll back before the file can be read.
+		return readMarks(path, vfs, false)
+	}
+	return err
+}
+
+// databaseHeader is the size of what every SQLite database begins with.
+const databaseHeader = 100
+
+// readMarks looks at what says whose database a file is.
+func readMarks(path, vfs string, readOnly bool) error {
+	c, err := connectPlain(path, vfs, readOnly)
 	if err != nil {
 		return err
 	}

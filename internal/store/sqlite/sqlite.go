@@ -90,8 +90,8 @@ func Open(ctx context.Context, dir string, o Options) (_ *Store, err error) {
 	if o.WALHardBytes <= 0 {
 		o.WALHardBytes = 64 << 20
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("sqlite: create folder: %w", err)
+	if err := createFolder(dir); err != nil {
+		return nil, err
 	}
 	s := &Store{dir: dir, options: o, log: o.Logger}
 	defer func() {
@@ -111,14 +111,11 @@ func Open(ctx context.Context, dir string, o Options) (_ *Store, err error) {
 	if err := f.Close(); err != nil {
 		return nil, fmt.Errorf("sqlite: create database: %w", err)
 	}
-	if err := syncFolder(dir); err != nil {
-		return nil, err
-	}
-	m := newMetrics(o.Metrics)
 	writing, err := s.openWriter(ctx, path)
 	if err != nil {
 		return nil, err
 	}
+	m := newMetrics(o.Metrics)
 	if s.checkpointer, err = newCheckpointer(path, o, m); err != nil {
 		_ = writing.close()
 		return nil, err
@@ -137,6 +134,10 @@ func Open(ctx context.Context, dir string, o Options) (_ *Store, err error) {
 		s.readers <- c
 	}
 	if s.epochs, err = openEpochKeys(filepath.Join(dir, epochFile)); err != nil {
+		return nil, err
+	}
+	// Nothing has been acknowledged so far that a lost name could take along.
+	if err := syncFolder(dir); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -188,6 +189,16 @@ func lockFolder(dir string) (*os.File, error) {
 		return nil, fmt.Errorf("sqlite: lock folder: %w", err)
 	}
 	return f, nil
+}
+
+func createFolder(dir string) error {
+	if _, err := os.Stat(dir); err == nil {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("sqlite: create folder: %w", err)
+	}
+	return syncFolder(filepath.Dir(dir))
 }
 
 func syncFolder(dir string) error {
