@@ -35,7 +35,7 @@ type checkpointer struct {
 // How long a checkpoint that needs the log to itself waits for running views,
 // and after which time emptying the log is tried again.
 const (
-	checkpointWait = time.Second
+	checkpointWait = 100 * time.Millisecond
 	scrubAgain     = time.Second
 )
 
