@@ -1,0 +1,203 @@
+package sqlite_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/tokenkeep/tokenkeep/internal/store"
+	"github.com/tokenkeep/tokenkeep/internal/store/sqlite"
+)
+
+// holds counts how often the needle stands in the files of a folder whose names
+// end in one of the endings.
+func holds(t *testing.T, dir, needle string, endings ...string) (n int) {
+	t.Helper()
+	for name, content := range files(t, dir) {
+		for _, ending := range endings {
+			if strings.HasSuffix(name, ending) {
+				n += strings.Count(content, needle)
+			}
+		}
+	}
+	return n
+}
+
+func TestDeletedBytesAreNotInTheDatabase(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, sqlite.Options{})
+	ctx := t.Context()
+	const needle = "sealed bytes that somebody wants gone"
+	var ids []string
+	for n := range 120 { // of many lengths: on pages of their own, and shared
+		tok := benchToken()
+		tok.Data, tok.Details = bytes.Repeat([]byte(needle), 1+n%40*n%200), []byte(needle)
+		ids = append(ids, tok.ID)
+		if err := s.Update(ctx, tenantA, func(tx store.Tx) error { return tx.InsertToken(ctx, tok) }); err != nil {
+			t.Fatal(err)
+		}
+		if n%3 == 0 {
+			insertMany(t, s, 1) // neighbours that stay
+		}
+	}
+	if !s.Checkpoint() || holds(t, dir, needle, ".db") == 0 {
+		t.Fatal("the bytes never came into the database")
+	}
+	for i, id := range ids {
+		if err := s.Update(ctx, tenantA, func(tx store.Tx) error {
+			if i%2 == 0 {
+				return tx.DeleteToken(ctx, id)
+			}
+			tok, err := tx.Token(ctx, id)
+			if err != nil {
+				return err
+			}
+			tok.Version, tok.Data, tok.Details = tok.Version+1, []byte("new"), nil
+			return tx.ReplaceToken(ctx, tok)
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !s.Checkpoint() {
+		t.Fatal("could not copy the log")
+	}
+	if n := holds(t, dir, needle, ".db", ".db-wal"); n != 0 {
+		t.Errorf("what was deleted or replaced still stands in the files %d times", n)
+	}
+}
+
+func TestDestroyedKeysetsAreInNoFile(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, sqlite.Options{})
+	ctx := t.Context()
+	const needle = "wrapped keyset that must be destroyed"
+	put := func(tenant, purpose, wrapped string, version int64) {
+		t.Helper()
+		if err := s.Update(ctx, tenant, func(tx store.Tx) error {
+			return tx.PutKeyset(ctx, store.Keyset{Purpose: purpose, Wrapped: []byte(wrapped), Version: version})
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Many tenants in random order make pages split around the one that goes.
+	for n := range 400 {
+		put(uuid.NewString(), "data", strings.Repeat("x", 300+n%200), 1)
+		if n%40 == 0 {
+			put(tenantA, fmt.Sprint("purpose ", n), strings.Repeat(needle, 1+n/40), 1)
+		}
+	}
+	put(tenantA, "purpose 0", needle+needle, 2)
+	if holds(t, dir, needle, ".db", ".db-wal") == 0 {
+		t.Fatal("the keysets are in no file to begin with")
+	}
+	if err := s.Update(ctx, tenantA, func(tx store.Tx) error { return tx.DestroyKeysets(ctx) }); err != nil {
+		t.Fatal(err)
+	}
+	if n := holds(t, dir, needle, ".db", ".db-wal"); n != 0 {
+		t.Errorf("destroyed keysets still stand in the files %d times", n)
+	}
+}
+
+func TestKeysetsDestroyedDuringAViewGoWhenItEnds(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, sqlite.Options{})
+	ctx := t.Context()
+	const needle = "wrapped keyset that must be destroyed"
+	if err := s.Update(ctx, tenantA, func(tx store.Tx) error {
+		return tx.PutKeyset(ctx, store.Keyset{Purpose: "data", Wrapped: []byte(needle), Version: 1})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.View(ctx, tenantA, func(tx store.Tx) error {
+		if sets, err := tx.Keysets(ctx); err != nil || len(sets) != 1 {
+			return errors.Join(err, fmt.Errorf("%d keysets", len(sets)))
+		}
+		err := s.Update(ctx, tenantA, func(tx store.Tx) error { return tx.DestroyKeysets(ctx) })
+		if err == nil && holds(t, dir, needle, "-wal") == 0 {
+			return errors.New("the view did not keep the log, so this shows nothing")
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(20 * time.Second); holds(t, dir, needle, ".db", ".db-wal") > 0; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("destroyed keysets still stand in the files long after the view ended")
+		}
+	}
+}
+
+func TestDestroyedEpochKeysAreInNoFile(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, sqlite.Options{})
+	const needle = "wrapped epoch key "
+	for epoch := range int64(20) {
+		if _, err := s.EpochKeys().AddEpochKey(t.Context(), tenantA, epoch, fmt.Append(nil, needle, epoch)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, err := s.EpochKeys().DestroyEpochKeys(t.Context(), 15); n != 15 || err != nil {
+		t.Fatalf("DestroyEpochKeys: got %d, error %v; want 15", n, err)
+	}
+	if n := holds(t, dir, needle, ""); n != 5 {
+		t.Errorf("%d keys stand in the files, want the 5 that are left", n)
+	}
+	if _, err := s.EpochKeys().AddEpochKey(t.Context(), tenantA, 99, make([]byte, 4096)); err == nil {
+		t.Error("a key too long for its place was kept")
+	}
+}
+
+// walSize is the size of the log's file.
+func walSize(t *testing.T, dir string) int64 {
+	t.Helper()
+	info, err := os.Stat(filepath.Join(dir, databaseName+"-wal"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Size()
+}
+
+func TestTheLogStaysBounded(t *testing.T) {
+	dir := t.TempDir()
+	const soft, hard, step = 256 << 10, 1 << 20, 200 << 10 // a step is more than one commit writes
+	s := open(t, dir, sqlite.Options{WALSoftBytes: soft, WALHardBytes: hard})
+	load := func(commits int) (largest int64) {
+		for range commits {
+			insertMany(t, s, 5)
+			largest = max(largest, walSize(t, dir))
+		}
+		return largest
+	}
+	if largest := load(150); largest > hard+step || largest < soft {
+		t.Errorf("under load the log grew to %d bytes, want more than %d and at most about %d", largest, soft, hard)
+	}
+	ctx := t.Context()
+	if err := s.View(ctx, tenantA, func(tx store.Tx) error {
+		before, err := tx.CountTokens(ctx, store.TokenFilter{Now: 1})
+		if err != nil {
+			return err
+		}
+		// The view keeps the log from starting over: it must grow, and commits go on.
+		if largest := load(40); largest <= hard {
+			t.Errorf("with a view running the log grew to %d bytes, which shows nothing", largest)
+		}
+		after, err := tx.CountTokens(ctx, store.TokenFilter{Now: 1})
+		if before != after {
+			t.Errorf("the view saw %d tokens and then %d", before, after)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	load(40)
+	if largest := load(20); largest > hard+step {
+		t.Errorf("after the view had ended the log still had %d bytes, want at most about %d", largest, hard)
+	}
+}
