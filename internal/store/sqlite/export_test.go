@@ -97,3 +97,16 @@ func (s *Store) Checkpoint() bool { return s.checkpointer.checkpoint("TRUNCATE")
 
 // Migrations returns the texts of the migrations in their order.
 func Migrations() ([]string, error) { return migrations() }
+
+// Waiting returns how many updates wait for the writer.
+func (s *Store) Waiting() int { return len(s.writer.queue) }
+
+// LimitGrowth lets the database grow by so many pages and no further.
+func (s *Store) LimitGrowth(pages int) error {
+	have, err := s.writer.conn.number(context.Background(), "PRAGMA page_count")
+	if err != nil {
+		return err
+	}
+	_, err = s.writer.conn.number(context.Background(), fmt.Sprintf("PRAGMA max_page_count = %d", have+int64(pages)))
+	return err
+}
