@@ -154,11 +154,18 @@ func TestAFullDiskStopsWritersAndNothingElse(t *testing.T) {
 			refusals := 0
 			for n := 1; n <= 40; n++ {
 				fail(recorder, n)
-				refusals += insertSome(3, 3)
+				refused := insertSome(3, 3)
+				refusals += refused
+				if err := s.Ready(t.Context()); refused == 3 && !errors.Is(err, store.ErrUnavailable) {
+					t.Errorf("fault at %d: Ready: got error %v, want %v", n, err, store.ErrUnavailable)
+				}
 				if got := countTokens(t, s); got == 0 {
 					t.Errorf("fault at %d: a view sees nothing", n)
 				}
 				recorder.Heal()
+				if err := s.Ready(t.Context()); err != nil {
+					t.Errorf("fault at %d: Ready after the fault had gone: %v", n, err)
+				}
 				if failed := insertSome(1, 1); failed != 0 {
 					t.Errorf("fault at %d: a write failed after the fault had gone", n)
 				}

@@ -4,8 +4,8 @@
 // write-ahead log synced at every commit: the changes of all requests that
 // wait are gathered into one transaction and answered after its one sync. It
 // never shares its file with a second process, never checkpoints while a
-// commit waits unless the log has outgrown its bound, and never leaves a
-// readable copy of what was deleted in the file.
+// commit waits unless the log has outgrown its bound or holds keysets that were
+// destroyed, and never leaves a readable copy of what was deleted in the file.
 package sqlite
 
 import (
@@ -263,8 +263,17 @@ func (s *Store) read(ctx context.Context, tenant tenantKey, fn func(*tx) error) 
 
 // Ready implements store.Store.
 func (s *Store) Ready(ctx context.Context) error {
-	return s.read(ctx, tenantKey{}, func(t *tx) error {
+	err := s.read(ctx, tenantKey{}, func(t *tx) error {
 		_, err := t.conn.number(ctx, "SELECT count(*) FROM installation")
+		return err
+	})
+	if err != nil || !s.writer.failing.Load() {
+		return err
+	}
+	// Whether the next update would be refused as the last one was, only a
+	// write can tell.
+	return s.writer.submit(ctx, tenantKey{}, func(t *tx) error {
+		_, err := t.conn.exec("INSERT OR REPLACE INTO installation (name, value) VALUES ('ready', x'01')")
 		return err
 	})
 }

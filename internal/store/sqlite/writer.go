@@ -2,8 +2,10 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
@@ -39,6 +41,7 @@ type writer struct {
 	stopped      chan struct{}
 	checkpointer *checkpointer
 	metrics      *metrics
+	failing      atomic.Bool // the last update was refused, say for a full disk
 
 	mu     sync.RWMutex // guards closed against sends on queue
 	closed bool
@@ -134,7 +137,7 @@ func (w *writer) commit(group []*update) {
 			if err != nil {
 				alone = []outcome{{err: err}}
 			}
-			u.done <- alone[0]
+			w.answer(u, alone[0])
 		}
 		return
 	}
@@ -143,8 +146,17 @@ func (w *writer) commit(group []*update) {
 	}
 	w.metrics.groupSize.Observe(float64(len(live)))
 	for i, u := range live {
-		u.done <- outcomes[i]
+		w.answer(u, outcomes[i])
 	}
+}
+
+func (w *writer) answer(u *update, o outcome) {
+	if o.kept() {
+		w.failing.Store(false)
+	} else if errors.Is(o.err, store.ErrUnavailable) {
+		w.failing.Store(true)
+	}
+	u.done <- o
 }
 
 // transaction runs the updates and commits. The error says that nothing was
