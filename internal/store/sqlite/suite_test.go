@@ -24,15 +24,8 @@ func open(t testing.TB, dir string, o sqlite.Options) *sqlite.Store {
 }
 
 func TestSuite(t *testing.T) {
-	for name, o := range map[string]sqlite.Options{"grouped": {}, "ungrouped": {Ungrouped: true}} {
-		if name == "ungrouped" && testing.Short() {
-			continue
-		}
-		t.Run(name, func(t *testing.T) {
-			storetest.Run(t, func(t *testing.T) (store.Store, func() store.Store) {
-				dir := t.TempDir()
-				return open(t, dir, o), func() store.Store { return open(t, dir, o) }
-			})
-		})
-	}
+	storetest.Run(t, func(t *testing.T) (store.Store, func() store.Store) {
+		dir := t.TempDir()
+		return open(t, dir, sqlite.Options{}), func() store.Store { return open(t, dir, sqlite.Options{}) }
+	})
 }
