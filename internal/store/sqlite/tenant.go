@@ -145,15 +145,31 @@ func (t *tx) hasRows(ctx context.Context, tables []string) (bool, error) {
 	return false, nil
 }
 
+// keysetPadding stands before a wrapped keyset. SQLite leaves stale copies of
+// small cells in pages when it balances a tree, and no setting overwrites
+// those. With this much in front, the bytes that count stand in an overflow
+// page of their own, which is never moved and is overwritten when it is freed.
+const keysetPadding = 2048
+
+func padKeyset(wrapped []byte) []byte { return append(make([]byte, keysetPadding), wrapped...) }
+
+func unpadKeyset(b []byte) ([]byte, error) {
+	if len(b) < keysetPadding {
+		return nil, fmt.Errorf("sqlite: read keyset: %w", store.ErrDamaged)
+	}
+	return b[keysetPadding:], nil
+}
+
 func (t *tx) Keysets(ctx context.Context) ([]store.Keyset, error) {
 	var list []store.Keyset
 	err := t.query(ctx, "SELECT purpose, wrapped, kek, version, created_at, modified_at FROM keysets WHERE tenant_id = ? ORDER BY purpose", nil,
 		func(row []driver.Value) (bool, error) {
+			wrapped, err := unpadKeyset(blob(row[1]))
 			list = append(list, store.Keyset{
-				Purpose: text(row[0]), Wrapped: blob(row[1]), KEK: text(row[2]), Version: whole(row[3]),
+				Purpose: text(row[0]), Wrapped: wrapped, KEK: text(row[2]), Version: whole(row[3]),
 				CreatedAt: when(row[4]), ModifiedAt: when(row[5]),
 			})
-			return true, nil
+			return true, err
 		})
 	return list, err
 }
@@ -161,7 +177,7 @@ func (t *tx) Keysets(ctx context.Context) ([]store.Keyset, error) {
 func (t *tx) PutKeyset(_ context.Context, k store.Keyset) error {
 	if k.Version == 1 {
 		_, err := t.exec("INSERT INTO keysets (tenant_id, purpose, wrapped, kek, version, created_at, modified_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
-			k.Purpose, k.Wrapped, k.KEK, k.Version, int64(k.CreatedAt), int64(k.ModifiedAt))
+			k.Purpose, padKeyset(k.Wrapped), k.KEK, k.Version, int64(k.CreatedAt), int64(k.ModifiedAt))
 		if errors.Is(err, store.ErrExists) {
 			return store.ErrConflict
 		}
@@ -169,7 +185,7 @@ func (t *tx) PutKeyset(_ context.Context, k store.Keyset) error {
 	}
 	return t.changeOne(store.ErrConflict,
 		"UPDATE keysets SET wrapped = ?3, kek = ?4, version = ?5, modified_at = ?6 WHERE tenant_id = ?1 AND purpose = ?2 AND version = ?5 - 1",
-		k.Purpose, k.Wrapped, k.KEK, k.Version, int64(k.ModifiedAt))
+		k.Purpose, padKeyset(k.Wrapped), k.KEK, k.Version, int64(k.ModifiedAt))
 }
 
 // DestroyKeysets removes the rows: secure_delete overwrites them in the file,
