@@ -58,6 +58,10 @@ type LogRows interface {
 	// UnsealedLog returns up to limit entries that belong to no batch, oldest
 	// first.
 	UnsealedLog(ctx context.Context, limit int) ([]LogEntry, error)
+	// UnsealedLogPositions returns up to limit positions that wait for a batch,
+	// oldest first, from the one behind after (nil: from the start). It reads
+	// the queue alone: an entry that was taken out of the log still waits here.
+	UnsealedLogPositions(ctx context.Context, after *Position, limit int) ([]Position, error)
 	// CountUnsealedLog returns how many entries belong to no batch.
 	CountUnsealedLog(ctx context.Context) (int64, error)
 	// AppendLogBatch adds the batch that seals the entries at these positions.

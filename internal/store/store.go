@@ -95,6 +95,11 @@ type AllTenants interface {
 	// now, longest expired first.
 	ExpiredTokens(ctx context.Context, now Time, limit int) ([]TokenRef, error)
 
+	// UnsealedTenants returns up to limit tenants that have log entries waiting
+	// for a batch, in the order of their ids, from the one behind after. Its
+	// cost does not depend on how many tenants have none.
+	UnsealedTenants(ctx context.Context, after string, limit int) ([]string, error)
+
 	// Setting returns a value of the installation itself, such as the check
 	// value of its key-encryption key: ErrNotFound when there is none.
 	Setting(ctx context.Context, name string) ([]byte, error)

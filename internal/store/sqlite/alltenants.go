@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql/driver"
+	"errors"
 
 	"github.com/google/uuid"
 
@@ -46,6 +47,38 @@ func (a allTenants) ExpiredTokens(ctx context.Context, now store.Time, limit int
 				list = append(list, store.TokenRef{Tenant: id.String(), ID: text(row[1])})
 				return true, err
 			})
+	})
+	return list, err
+}
+
+// UnsealedTenants seeks from tenant to tenant in the key of the queue.
+func (a allTenants) UnsealedTenants(ctx context.Context, after string, limit int) ([]string, error) {
+	var at tenantKey
+	if after != "" {
+		key, err := parseTenant(after)
+		if err != nil {
+			return nil, err
+		}
+		at = key
+	}
+	var list []string
+	err := a.store.read(ctx, tenantKey{}, func(t *tx) error {
+		for len(list) < limit {
+			err := t.conn.one(ctx, "SELECT tenant_id FROM log_unsealed WHERE tenant_id > ? ORDER BY tenant_id LIMIT 1", []driver.Value{at[:]},
+				func(row []driver.Value) error {
+					id, err := uuid.FromBytes(blob(row[0]))
+					at = tenantKey(id)
+					return err
+				})
+			if errors.Is(err, store.ErrNotFound) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			list = append(list, at.String())
+		}
+		return nil
 	})
 	return list, err
 }

@@ -144,6 +144,14 @@ func (t *tx) LogEntry(ctx context.Context, at store.Position) (e store.LogEntry,
 }
 
 func (t *tx) LogPositions(ctx context.Context, after *store.Position, limit int) ([]store.Position, error) {
+	return t.positions(ctx, "log", after, limit)
+}
+
+func (t *tx) UnsealedLogPositions(ctx context.Context, after *store.Position, limit int) ([]store.Position, error) {
+	return t.positions(ctx, "log_unsealed", after, limit)
+}
+
+func (t *tx) positions(ctx context.Context, table string, after *store.Position, limit int) ([]store.Position, error) {
 	condition, args := "", []driver.Value(nil)
 	if after != nil {
 		key, err := entryKey(*after)
@@ -153,11 +161,14 @@ func (t *tx) LogPositions(ctx context.Context, after *store.Position, limit int)
 		condition, args = " AND (created_at, id) > (?, ?)", key
 	}
 	var list []store.Position
-	err := t.query(ctx, "SELECT created_at, id FROM log WHERE tenant_id = ?"+condition+" ORDER BY created_at, id LIMIT ?", append(args, int64(limit)),
+	err := t.query(ctx, "SELECT created_at, id FROM "+table+" WHERE tenant_id = ?"+condition+" ORDER BY created_at, id LIMIT ?", append(args, int64(limit)),
 		func(row []driver.Value) (bool, error) {
 			id, err := uuid.FromBytes(blob(row[1]))
+			if err != nil {
+				return false, fmt.Errorf("sqlite: read log entry id: %w", store.ErrDamaged)
+			}
 			list = append(list, store.Position{CreatedAt: when(row[0]), ID: id.String()})
-			return true, err
+			return true, nil
 		})
 	return list, err
 }
