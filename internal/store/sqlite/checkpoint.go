@@ -21,8 +21,9 @@ type checkpointer struct {
 	soft, hard int64
 	metrics    *metrics
 
-	// The sizes at which the next steps are due; the writer's own.
-	copyAt, waitAt int64
+	// The size of the log after the last commit, and those at which the next
+	// steps are due; the writer's own.
+	size, copyAt, waitAt int64
 
 	mu         sync.Mutex  // serializes checkpoints
 	unscrubbed atomic.Bool // the log still holds what was destroyed
@@ -65,9 +66,11 @@ func (k *checkpointer) committed() {
 	}
 	size := info.Size()
 	k.metrics.walBytes.Set(float64(size))
-	switch {
-	case size <= k.soft:
+	if size < k.size { // it started over
 		k.copyAt, k.waitAt = k.soft, k.hard
+	}
+	k.size = size
+	switch {
 	case size > k.waitAt:
 		k.copyAt, k.waitAt = size+k.soft, size+k.soft
 		k.checkpoint("RESTART")

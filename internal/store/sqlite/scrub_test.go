@@ -166,7 +166,7 @@ func walSize(t *testing.T, dir string) int64 {
 
 func TestTheLogStaysBounded(t *testing.T) {
 	dir := t.TempDir()
-	const soft, hard, step = 256 << 10, 1 << 20, 200 << 10 // a step is more than one commit writes
+	const soft, hard, step = 256 << 10, 1 << 20, 512 << 10 // a step is more than one commit writes
 	s := open(t, dir, sqlite.Options{WALSoftBytes: soft, WALHardBytes: hard})
 	load := func(commits int) (largest int64) {
 		for range commits {
