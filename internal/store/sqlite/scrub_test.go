@@ -30,7 +30,9 @@ func holds(t *testing.T, dir, needle string, endings ...string) (n int) {
 	return n
 }
 
-func TestDeletedBytesAreNotInTheDatabase(t *testing.T) {
+// The tokens go in the order in which they came, so that SQLite does not move
+// any of them to another page.
+func TestDeletedBytesAreOverwrittenWhereTheyStood(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, sqlite.Options{})
 	ctx := t.Context()

@@ -3,9 +3,14 @@
 // It promises what package store promises, on the strength of SQLite's
 // write-ahead log synced at every commit: the changes of all requests that
 // wait are gathered into one transaction and answered after its one sync. It
-// never shares its file with a second process, never checkpoints while a
-// commit waits unless the log has outgrown its bound or holds keysets that were
-// destroyed, and never leaves a readable copy of what was deleted in the file.
+// never shares its file with a second process and never checkpoints while a
+// commit waits, unless the log has outgrown its bound or holds keysets that
+// were destroyed.
+//
+// What is deleted is overwritten where it stands. That is no promise for the
+// sealed bytes of tokens: SQLite leaves copies of rows that it moved between
+// pages. Keysets and epoch keys are kept so that none of them can stay, and
+// without the keys no copy opens.
 package sqlite
 
 import (
