@@ -184,7 +184,7 @@ func keyset(purpose string, version int64) store.Keyset {
 
 func tenant(id string) store.Tenant {
 	return store.Tenant{
-		ID: id, Name: "Tenant", Settings: map[string]string{"deduplicate_tokens": "true"},
+		ID: id, Name: "Tenant", Settings: map[string]string{"deduplicate_tokens": "true"}, Secrets: []byte("sealed secrets\x00\xff"),
 		CreatedBy: "operator", CreatedAt: day, ModifiedBy: "operator", ModifiedAt: day + second,
 	}
 }

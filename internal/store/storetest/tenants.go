@@ -26,7 +26,7 @@ func tenantRow(f *fixture) {
 		return tx.ReplaceTenant(ctx, tenant(tenantA))
 	})
 	changed := tenant(tenantA)
-	changed.Name, changed.Settings, changed.ModifiedBy, changed.ModifiedAt, changed.Deleting = "New", map[string]string{"a": "b", "c": ""}, "changer", day+hour, true
+	changed.Name, changed.Settings, changed.Secrets, changed.ModifiedBy, changed.ModifiedAt, changed.Deleting = "New", map[string]string{"a": "b", "c": ""}, nil, "changer", day+hour, true
 	f.update(tenantA, func(ctx context.Context, tx store.Tx) error { return tx.ReplaceTenant(ctx, changed) })
 	f.same("tenant", f.contents(tenantA).Tenant, []store.Tenant{changed})
 	if c := f.contents(tenantB); len(c.Tenant) != 0 {

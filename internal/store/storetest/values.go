@@ -227,7 +227,7 @@ func absentStaysAbsent(f *fixture) {
 		if err != nil {
 			return err
 		}
-		if row.ID != tenantA || row.Name != "" || len(row.Settings) != 0 || row.Deleting {
+		if row.ID != tenantA || row.Name != "" || len(row.Settings) != 0 || row.Secrets != nil || row.Deleting {
 			f.Errorf("tenant without the rest: got %+v", row)
 		}
 		b, err := tx.LastLogBatch(ctx)
