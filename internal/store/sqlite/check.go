@@ -51,15 +51,15 @@ func (s *Store) Check(ctx context.Context, progress func(doing string)) ([]strin
 // nothing but for the recovery that SQLite does on opening, and works where
 // Open refuses a damaged store.
 func CheckFiles(ctx context.Context, dir string, progress func(doing string)) ([]string, error) {
+	path := filepath.Join(dir, databaseFile)
+	if _, err := os.Stat(path); err != nil { // before the lock, which makes a file
+		return nil, fmt.Errorf("sqlite: look at database: %w", err)
+	}
 	lock, err := lockFolder(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = lock.Close() }()
-	path := filepath.Join(dir, databaseFile)
-	if _, err := os.Stat(path); err != nil {
-		return nil, fmt.Errorf("sqlite: look at database: %w", err)
-	}
 	c, err := connectPlain(path, "", false)
 	if err != nil {
 		return nil, err

@@ -55,6 +55,13 @@ func refuseForeign(path, vfs string) error {
 			return fmt.Errorf("%w: %s is no database", store.ErrDamaged, databaseFile)
 		}
 	}
+	// A reader makes these and leaves them; the folder's lock is ours, so
+	// nobody else needs what was not there.
+	for _, side := range []string{path + "-wal", path + "-shm"} {
+		if _, err := os.Stat(side); errors.Is(err, os.ErrNotExist) {
+			defer func() { _ = os.Remove(side) }()
+		}
+	}
 	err := readMarks(path, vfs, true)
 	if errors.Is(err, store.ErrReadOnly) || errors.Is(err, store.ErrUnavailable) {
 		// There is a change to roll back before the file can be read.

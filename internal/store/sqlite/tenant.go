@@ -183,6 +183,7 @@ func (t *tx) PutKeyset(_ context.Context, k store.Keyset) error {
 		}
 		return err
 	}
+	t.scrub = true // the write-ahead log must not keep the older one
 	return t.changeOne(store.ErrConflict,
 		"UPDATE keysets SET wrapped = ?3, kek = ?4, version = ?5, modified_at = ?6 WHERE tenant_id = ?1 AND purpose = ?2 AND version = ?5 - 1",
 		k.Purpose, padKeyset(k.Wrapped), k.KEK, k.Version, int64(k.ModifiedAt))
