@@ -1,0 +1,23 @@
+package audit
+
+// What the tests of formats and bounds need to see.
+var (
+	HashEntry = hashEntry
+	HashLeaf  = hashLeaf
+	Merkle    = merkle
+	Included  = included
+	Bind      = bind
+)
+
+// The bounds that tests go beyond.
+const (
+	MaxBatch       = maxBatch
+	PageSize       = pageSize
+	RefusedBurst   = refusedBurst
+	RefusedEvery   = refusedEvery
+	RefusedCallers = refusedCallers
+	LeafSize       = leafSize
+)
+
+// LinkAndMessage returns what a checkpoint is chained and signed by.
+func LinkAndMessage(c *Checkpoint) (Hash, []byte) { return c.link(), c.message() }
