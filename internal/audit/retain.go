@@ -173,18 +173,21 @@ func droppedThrough(ctx context.Context, tx store.Tx, known int64) (int64, error
 	return known + int64(n), failed
 }
 
-// retentionSaid reports whether the log has the entry with which retention
-// dropped batches up to a number.
-func retentionSaid(ctx context.Context, tx store.Tx, through int64) (bool, error) {
-	entries, err := tx.Logs(ctx, store.LogFilter{EntityType: Log, EntityID: decimal(through)}, store.Page{Limit: 100})
-	if err != nil {
-		return false, err
-	}
-	want := EntryBy(access.NewSystem(tx.Tenant()), time.Time{}, Log, decimal(through), Delete, byRetention)
-	for _, e := range entries {
-		if e.ActorType == want.ActorType && e.Operation == want.Operation && e.Outcome == want.Outcome && e.Message == want.Message {
-			return true, nil
+// retentionSaid returns the last batch, up to a given one, of which the log has
+// the entry that retention dropped it.
+func retentionSaid(ctx context.Context, tx store.Tx, through int64) (int64, error) {
+	want := EntryBy(access.NewSystem(tx.Tenant()), time.Time{}, Log, "", Delete, byRetention)
+	stop := max(0, through-maxUnsaid)
+	for number := through; number > stop; number-- {
+		entries, err := tx.Logs(ctx, store.LogFilter{EntityType: Log, EntityID: decimal(number)}, store.Page{Limit: 100})
+		if err != nil {
+			return 0, err
+		}
+		for _, e := range entries {
+			if e.ActorType == want.ActorType && e.Operation == want.Operation && e.Outcome == want.Outcome && e.Message == want.Message {
+				return number, nil
+			}
 		}
 	}
-	return false, nil
+	return stop, nil
 }

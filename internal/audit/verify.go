@@ -127,8 +127,11 @@ type verifier struct {
 	progress   func(Progress)
 	result     *Verification
 	listed     int // findings of this pass
-	key        [32]byte
-	pages      []page
+	// dropped has for batches that are marked as dropped behind one that is not
+	// what is wrong with them, unless retention came that far meanwhile.
+	dropped []Finding
+	key     [32]byte
+	pages   []page
 }
 
 // Verify reads a tenant's whole log and finds whatever was removed, changed or
@@ -188,7 +191,7 @@ type chain struct {
 	number int64
 	link   Hash
 	end    place // of the last entry that a batch listed
-	live   bool  // a batch that has its entries was seen
+	live   bool  // a batch was seen that has its entries
 }
 
 // verifyBatches follows the chain from the first batch to the last.
@@ -252,9 +255,6 @@ func (v *verifier) verifyBatch(c *chain, b *batch) {
 	if detail == "" && !gap && b.head.Previous != c.link {
 		detail = "it is not chained to the batch before it"
 	}
-	if detail == "" && b.dropped && c.live {
-		detail = "it is marked as dropped, and an older one is not"
-	}
 	if detail != "" {
 		f := about(BatchChanged, number, b.first(), detail)
 		if f.ID == "" {
@@ -263,10 +263,14 @@ func (v *verifier) verifyBatch(c *chain, b *batch) {
 		v.found(f)
 	}
 	v.result.Batches++
+	switch {
+	case !b.dropped:
+		c.live = true
+	case c.live && len(v.dropped) < maxFindings:
+		v.dropped = append(v.dropped, about(BatchChanged, number, b.first(), "it is marked as dropped, and an older one is not"))
+	}
 	if b.dropped {
 		v.result.Dropped++
-	} else {
-		c.live = true
 	}
 	v.verifyEntries(b)
 	c.number, c.link = number, b.head.Link
@@ -327,33 +331,49 @@ func (v *verifier) verifyCheckpoint() {
 	}
 }
 
-// verifyRetention looks for the entry that retention leaves: without it, a
-// batch that is marked as dropped was emptied by somebody else.
+// maxUnsaid bounds how far back verifyRetention looks for the last batch that
+// was dropped rightly.
+const maxUnsaid = 1 << 16
+
+// verifyRetention looks for the entry that retention leaves: a batch that is
+// marked as dropped behind the one that the entry names was emptied by somebody
+// else. It asks when all batches were read, because retention may have come
+// further meanwhile.
 func (v *verifier) verifyRetention(ctx context.Context) error {
 	if v.result.Dropped == 0 {
 		return nil
 	}
-	var through int64
-	var first place
-	said := false
+	var through, said int64
+	var unsaid *batch
 	err := v.store.View(ctx, v.tenant, func(tx store.Tx) (err error) {
-		if through, err = droppedThrough(ctx, tx, 0); err != nil || through == 0 {
+		unsaid = nil
+		if through, err = droppedThrough(ctx, tx, 0); err != nil {
 			return err
 		}
-		if said, err = retentionSaid(ctx, tx, through); err != nil || said {
+		if said, err = retentionSaid(ctx, tx, through); err != nil {
 			return err
 		}
-		rows, err := tx.LogBatches(ctx, through-1, 1)
-		if len(rows) > 0 {
-			first = parseBatch(v.tenant, rows[0]).first()
+		for n := said; n < through && unsaid == nil; n++ {
+			rows, err := tx.LogBatches(ctx, n, 1)
+			if err != nil {
+				return err
+			}
+			if len(rows) > 0 && rows[0].Dropped {
+				unsaid = parseBatch(v.tenant, rows[0])
+			}
 		}
-		return err
+		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("audit: look for the entries of retention: %w", err)
 	}
-	if !said && through > 0 {
-		v.found(about(Removed, through, first, "its batch is marked as dropped, and no entry of retention says so"))
+	if unsaid != nil {
+		v.found(about(Removed, unsaid.head.Number, unsaid.first(), "its batch is marked as dropped, and no entry of retention says so"))
+	}
+	for _, f := range v.dropped {
+		if f.Batch > through {
+			v.found(f)
+		}
 	}
 	return nil
 }

@@ -251,7 +251,7 @@ func TestVerifyIsCleanWhileOthersWriteSealAndDrop(t *testing.T) {
 		wg.Go(func() {
 			for i := range rounds {
 				// Clocks of nodes differ: later entries may be older ones.
-				now := w.clock.Advance(5*time.Millisecond).Add(time.Duration(n) * -37 * time.Millisecond)
+				now := w.clock.Advance(5 * time.Millisecond).Add(time.Duration(n) * -37 * time.Millisecond)
 				e := audit.Entry(c, now, "card", fmt.Sprintf("%d-%d", n, i), audit.Read)
 				if err := w.store.Update(t.Context(), tenant, func(tx store.Tx) error { return tx.AppendLog(t.Context(), e) }); err != nil {
 					t.Errorf("AppendLog = %v", err)
