@@ -34,7 +34,7 @@ func newBatch(keys *keyring.Keys, last store.LogBatch, entries []store.LogEntry,
 	}
 	head := Checkpoint{
 		Tenant: keys.Tenant(), Number: last.Number + 1, Entries: len(entries),
-		Root: merkle(hashLeaves(leaves), nil), SealedAt: now.Time(),
+		Root: merkle(hashLeaves(leaves), nil), SealedAt: now.Time(), PublicKey: string(keys.Verifier().PEM()),
 	}
 	copy(head.Previous[:], last.Link)
 	head.Link = head.link()

@@ -41,9 +41,10 @@ func (c *Checkpoint) link() Hash {
 		string(c.Root[:]), string(c.Previous[:]), decimal(store.At(c.SealedAt))))
 }
 
-// message is what is signed.
+// message is what is signed. It names the key, which otherwise nothing would
+// keep from being replaced in a batch whose tenant has no keys any more.
 func (c *Checkpoint) message() []byte {
-	return bind(headLabel, c.Tenant, decimal(c.Number), string(c.Link[:]))
+	return bind(headLabel, c.Tenant, decimal(c.Number), string(c.Link[:]), c.PublicKey)
 }
 
 // verify checks the link and the signature.
