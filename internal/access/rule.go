@@ -6,6 +6,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 )
 
@@ -20,27 +21,11 @@ const (
 )
 
 // Rule grants permissions on some tokens, and says how much of them they show.
-// This is its wire form, in requests, in responses and sealed in the store.
-type Rule struct {
-	Description string `json:"description,omitempty"`
-	// Priority orders the rules of a list, lowest first. It stands on all
-	// rules of a list or on none; then their position counts.
-	Priority *int `json:"priority,omitempty"`
-	// Container is a path: the rule is about the tokens in it and below it.
-	Container   string   `json:"container,omitempty"`
-	Transform   string   `json:"transform"`
-	Permissions []string `json:"permissions"`
-	// Conditions choose tokens in place of Container, in sessions' rules
-	// alone. All of them must hold.
-	Conditions []Condition `json:"conditions,omitempty"`
-}
-
-// Condition is one thing that must hold of a token.
-type Condition struct {
-	Attribute string `json:"attribute"` // "id" or "container"
-	Operator  string `json:"operator"`  // "equals" or "starts_with"
-	Value     string `json:"value"`
-}
+// Its wire form is also the one that is sealed in the store.
+type (
+	Rule      = api.Rule
+	Condition = api.Condition
+)
 
 // The words of a condition.
 const (

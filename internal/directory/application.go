@@ -120,7 +120,14 @@ func (s *Service) keysFor(ctx context.Context, c access.Caller, p access.Permiss
 	if err := c.Require(p); err != nil {
 		return nil, err
 	}
+	return s.keysOf(ctx, c)
+}
+
+func (s *Service) keysOf(ctx context.Context, c access.Caller) (*keyring.Keys, error) {
 	keys, err := s.ring.For(ctx, c.Tenant())
+	if errors.Is(err, keyring.ErrNoKeys) || errors.Is(err, store.ErrNoTenant) {
+		return nil, errNoTenant
+	}
 	if err != nil {
 		return nil, fmt.Errorf("get keys: %w", err)
 	}
@@ -219,9 +226,9 @@ func (s *Service) Application(ctx context.Context, c access.Caller, id string) (
 // Own returns the application whose key the caller presents; for a session,
 // the one that made it. It takes no permission.
 func (s *Service) Own(ctx context.Context, c access.Caller) (Application, error) {
-	keys, err := s.ring.For(ctx, c.Tenant())
+	keys, err := s.keysOf(ctx, c)
 	if err != nil {
-		return Application{}, fmt.Errorf("get keys: %w", err)
+		return Application{}, err
 	}
 	return s.show(ctx, c, keys, c.Application())
 }

@@ -31,12 +31,14 @@ type Service struct {
 	ring        *keyring.Ring
 	now         func() time.Time
 	environment string
+	seal        func(ctx context.Context, tenant string) error
 	random      io.Reader
 }
 
-// New returns a service. environment is the word that its keys carry.
-func New(s store.Store, ring *keyring.Ring, now func() time.Time, environment string) *Service {
-	return &Service{store: s, ring: ring, now: now, environment: environment, random: rand.Reader}
+// New returns a service. environment is the word that its keys carry; seal
+// seals a tenant's log, which must happen before the tenant's keys go.
+func New(s store.Store, ring *keyring.Ring, now func() time.Time, environment string, seal func(ctx context.Context, tenant string) error) *Service {
+	return &Service{store: s, ring: ring, now: now, environment: environment, seal: seal, random: rand.Reader}
 }
 
 // Made says who made and last changed a thing, and when.
@@ -63,12 +65,16 @@ func checkName(f *fault.Fields, name string) {
 
 // logged runs a change or a look with its entry in one transaction.
 func (s *Service) logged(ctx context.Context, c access.Caller, entityType, entityID string, op audit.Operation, fn func(store.Tx) error) error {
-	return s.store.Update(ctx, c.Tenant(), func(tx store.Tx) error {
+	err := s.store.Update(ctx, c.Tenant(), func(tx store.Tx) error {
 		if err := fn(tx); err != nil {
 			return err
 		}
 		return tx.AppendLog(ctx, audit.Entry(c, s.now(), entityType, entityID, op))
 	})
+	if errors.Is(err, store.ErrNoTenant) {
+		return errNoTenant // the operator named one that cannot exist
+	}
+	return err
 }
 
 // sealJSON seals a value for a field of a record; nil when it is empty.

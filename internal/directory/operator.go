@@ -82,3 +82,34 @@ func (s *Service) AllTenants(ctx context.Context, fn func(Tenant) error) error {
 		return fn(tenantOf(t))
 	})
 }
+
+// ManagementApplication is the first application of a tenant: it may do
+// everything that there is to manage.
+func ManagementApplication() NewApplication {
+	return NewApplication{Name: "management", Type: string(access.Management), Permissions: names(access.Management.Permissions())}
+}
+
+// DemoApplications are those of the tenant that development mode makes: one to
+// manage, one for a server that may see everything, one for browsers.
+func DemoApplications() []NewApplication {
+	plain := []access.Permission{access.TokenCreate, access.TokenUpdate, access.TokenDelete, access.TokenUse}
+	return []NewApplication{
+		ManagementApplication(),
+		{
+			Name: "private", Type: string(access.Private), Permissions: names(plain),
+			Rules: []access.Rule{{
+				Description: "Sees everything in clear.", Container: "/", Transform: access.Reveal.String(),
+				Permissions: names([]access.Permission{access.TokenRead, access.TokenSearch}),
+			}},
+		},
+		{Name: "public", Type: string(access.Public), Permissions: names([]access.Permission{access.TokenCreate})},
+	}
+}
+
+func names(permissions []access.Permission) []string {
+	out := make([]string, len(permissions))
+	for i, p := range permissions {
+		out[i] = p.String()
+	}
+	return out
+}

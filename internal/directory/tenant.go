@@ -151,6 +151,8 @@ func (s *Service) DeleteTenant(ctx context.Context, c access.Caller) error {
 	return s.shred(ctx, c)
 }
 
+// shred marks the tenant, seals its log while there is a key to sign with, and
+// destroys the keys. Whatever cuts it short, FinishDeletions goes on from the mark.
 func (s *Service) shred(ctx context.Context, c access.Caller) error {
 	err := s.logged(ctx, c, audit.Tenant, c.Tenant(), audit.Delete, func(tx store.Tx) error {
 		r, err := tx.TenantRow(ctx)
@@ -161,18 +163,27 @@ func (s *Service) shred(ctx context.Context, c access.Caller) error {
 			return errTenantIsGone
 		}
 		r.Deleting = true
-		if err := tx.ReplaceTenant(ctx, r); err != nil {
-			return fmt.Errorf("mark tenant: %w", err)
-		}
-		return tx.DestroyKeysets(ctx)
+		return tx.ReplaceTenant(ctx, r)
 	})
 	if err != nil {
 		return err
 	}
-	s.ring.Forget(c.Tenant())
-	if err := s.store.EpochKeys().DestroyTenantEpochKeys(ctx, c.Tenant()); err != nil {
-		// They open nothing without the keysets that wrapped them, and the
-		// destroyer takes them within the hour.
+	return s.destroyKeys(context.WithoutCancel(ctx), c.Tenant())
+}
+
+func (s *Service) destroyKeys(ctx context.Context, tenant string) error {
+	_, err := s.ring.For(ctx, tenant)
+	if err == nil {
+		err = s.seal(ctx, tenant)
+	}
+	if err != nil && !errors.Is(err, keyring.ErrNoKeys) {
+		return fmt.Errorf("seal the log for the last time: %w", err)
+	}
+	if err := s.store.Update(ctx, tenant, func(tx store.Tx) error { return tx.DestroyKeysets(ctx) }); err != nil {
+		return fmt.Errorf("destroy keysets: %w", err)
+	}
+	s.ring.Forget(tenant)
+	if err := s.store.EpochKeys().DestroyTenantEpochKeys(ctx, tenant); err != nil {
 		return fmt.Errorf("destroy epoch keys: %w", err)
 	}
 	return nil
@@ -181,21 +192,17 @@ func (s *Service) shred(ctx context.Context, c access.Caller) error {
 // rowsPerStep bounds the transactions in which a deletion proceeds.
 const rowsPerStep = 500
 
-// FinishDeletions removes the rows of tenants whose keys are destroyed, a
-// bounded number at a time, so that nobody waits behind it. progress, when not
-// nil, is told of every step.
-func (s *Service) FinishDeletions(ctx context.Context, progress func(tenant string)) error {
+// FinishDeletions destroys the keys and removes the rows of tenants that are
+// being deleted, a bounded number at a time, so that nobody waits behind it.
+func (s *Service) FinishDeletions(ctx context.Context) error {
 	return s.eachTenant(ctx, func(t store.Tenant) error {
 		if !t.Deleting {
 			return nil
 		}
-		if err := s.store.EpochKeys().DestroyTenantEpochKeys(ctx, t.ID); err != nil {
-			return fmt.Errorf("destroy epoch keys: %w", err)
+		if err := s.destroyKeys(ctx, t.ID); err != nil {
+			return err
 		}
 		for more := true; more; {
-			if progress != nil {
-				progress(t.ID)
-			}
 			err := s.store.Update(ctx, t.ID, func(tx store.Tx) (err error) {
 				more, err = tx.DeleteTenantRows(ctx, rowsPerStep)
 				return err
@@ -333,9 +340,9 @@ func (s *Service) RotateCallbackSecret(ctx context.Context, c access.Caller, las
 
 // withSecrets opens a tenant's secrets and puts back what change makes of them.
 func (s *Service) withSecrets(ctx context.Context, c access.Caller, op audit.Operation, change func(keptSecrets) keptSecrets, last ...store.Step[CallbackSecret]) (out CallbackSecret, err error) {
-	keys, err := s.ring.For(ctx, c.Tenant())
+	keys, err := s.keysOf(ctx, c)
 	if err != nil {
-		return out, fmt.Errorf("get keys: %w", err)
+		return out, err
 	}
 	err = s.logged(ctx, c, audit.Tenant, c.Tenant(), op, func(tx store.Tx) error {
 		r, err := tx.TenantRow(ctx)

@@ -1,0 +1,24 @@
+package api
+
+// LogEntry is one entry of a tenant's audit log.
+type LogEntry struct {
+	ID            string `json:"id"`
+	TenantID      string `json:"tenant_id"`
+	ActorID       string `json:"actor_id,omitzero"`
+	ActorType     string `json:"actor_type,omitzero"`
+	SessionID     string `json:"session_id,omitzero"`
+	EntityType    string `json:"entity_type"`
+	EntityID      string `json:"entity_id"`
+	Operation     string `json:"operation"`
+	Outcome       string `json:"outcome"`
+	Message       string `json:"message"`
+	TraceID       string `json:"trace_id,omitzero"`
+	ClientAddress string `json:"client_address,omitzero"`
+	CreatedAt     Time   `json:"created_at"`
+}
+
+// EntityType is a kind of thing that log entries are about.
+type EntityType struct {
+	DisplayName string `json:"display_name"`
+	Value       string `json:"value"`
+}
