@@ -50,6 +50,7 @@ func (x *exchange) authenticate(r *http.Request) (access.Caller, error) {
 	if c.Tenant() == "" {
 		return access.Caller{}, errUnknownKey
 	}
+	c = c.WithOrigin(access.Origin{TraceID: x.trace, Address: x.client.String()})
 	x.caller = c
 	if err := x.limitKey(values[0]); err != nil {
 		return access.Caller{}, err

@@ -1,0 +1,189 @@
+package endpoint
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+
+	"github.com/tokenkeep/tokenkeep/api"
+	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/directory"
+	"github.com/tokenkeep/tokenkeep/internal/fault"
+	"github.com/tokenkeep/tokenkeep/internal/httpapi"
+	"github.com/tokenkeep/tokenkeep/internal/store"
+)
+
+// orEmpty makes a list that is written as [] rather than left out.
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+func applicationOf(a directory.Application) api.Application {
+	out := api.Application{
+		ID: a.ID, TenantID: a.TenantID, Name: a.Name, Type: string(a.Type), Permissions: orEmpty(a.Permissions), Rules: orEmpty(a.Rules),
+		Keys: []api.Key{}, Key: a.Key.Reveal(), ExpiresAt: api.Time{Time: a.ExpiresAt}, Made: madeOf(a.Made),
+	}
+	for _, k := range a.Keys {
+		out.Keys = append(out.Keys, keyOf(k))
+	}
+	return out
+}
+
+func keyOf(k directory.Key) api.Key {
+	return api.Key{
+		ID: k.ID, Version: k.Version, Prefix: k.Prefix, Key: k.Text.Reveal(), CreatedBy: k.CreatedBy, CreatedAt: api.Time{Time: k.CreatedAt},
+	}
+}
+
+func (s Services) createApplication(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+	var in api.CreateApplication
+	if err := httpapi.Decode(r, &in); err != nil {
+		return err
+	}
+	a, err := s.Directory.CreateApplication(r.Context(), c, directory.NewApplication{
+		Name: in.Name, Type: in.Type, Permissions: in.Permissions, Rules: in.Rules, ExpiresAt: in.ExpiresAt.Time,
+		WithoutKey: in.CreateKey != nil && !*in.CreateKey,
+	})
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Location", "/applications/"+a.ID)
+	return httpapi.WriteJSON(w, http.StatusCreated, applicationOf(a))
+}
+
+func (s Services) listApplications(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+	q, err := httpapi.Query(r)
+	if err != nil {
+		return err
+	}
+	page, rows, err := pageOf(q)
+	if err != nil {
+		return err
+	}
+	list, total, err := s.Directory.Applications(r.Context(), c, store.ApplicationFilter{IDs: q["id"], Types: q["type"]}, rows)
+	if err != nil {
+		return err
+	}
+	out := make([]api.Application, len(list))
+	for i, a := range list {
+		out[i] = applicationOf(a)
+	}
+	return httpapi.WritePage(w, page, total, out)
+}
+
+func (s Services) getApplication(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+	a, err := s.Directory.Application(r.Context(), c, r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	return httpapi.WriteJSON(w, http.StatusOK, applicationOf(a))
+}
+
+func (s Services) getOwnApplication(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+	a, err := s.Directory.Own(r.Context(), c)
+	if err != nil {
+		return err
+	}
+	return httpapi.WriteJSON(w, http.StatusOK, applicationOf(a))
+}
+
+func (s Services) replaceApplication(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+	var in api.ReplaceApplication
+	if err := httpapi.Decode(r, &in); err != nil {
+		return err
+	}
+	a, err := s.Directory.ReplaceApplication(r.Context(), c, r.PathValue("id"), directory.NewApplication{
+		Name: in.Name, Type: in.Type, Permissions: in.Permissions, Rules: in.Rules, ExpiresAt: in.ExpiresAt.Time,
+	})
+	if err != nil {
+		return err
+	}
+	return httpapi.WriteJSON(w, http.StatusOK, applicationOf(a))
+}
+
+func (s Services) deleteApplication(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+	if err := s.Directory.DeleteApplication(r.Context(), c, r.PathValue("id")); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func (s Services) regenerateKey(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+	a, err := s.Directory.Regenerate(r.Context(), c, r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	return httpapi.WriteJSON(w, http.StatusOK, applicationOf(a))
+}
+
+func (s Services) createKey(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+	id := r.PathValue("id")
+	k, err := s.Directory.CreateKey(r.Context(), c, id)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Location", "/applications/"+url.PathEscape(id)+"/keys/"+k.ID)
+	return httpapi.WriteJSON(w, http.StatusCreated, keyOf(k))
+}
+
+func (s Services) listKeys(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+	list, err := s.Directory.Keys(r.Context(), c, r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	out := make([]api.Key, len(list))
+	for i, k := range list {
+		out[i] = keyOf(k)
+	}
+	return httpapi.WriteJSON(w, http.StatusOK, out)
+}
+
+func (s Services) getKey(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+	k, err := s.Directory.Key(r.Context(), c, r.PathValue("id"), r.PathValue("key_id"))
+	if err != nil {
+		return err
+	}
+	return httpapi.WriteJSON(w, http.StatusOK, keyOf(k))
+}
+
+func (s Services) deleteKey(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+	if err := s.Directory.DeleteKey(r.Context(), c, r.PathValue("id"), r.PathValue("key_id")); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+var errApplicationType = fault.Field("application_type", "must be public, private or management")
+
+// listPermissions answers from the table of permissions: it tells nothing of a
+// tenant, so any key will do and no entry is made.
+func (s Services) listPermissions(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
+	q, err := httpapi.Query(r)
+	if err != nil {
+		return err
+	}
+	var wanted access.ApplicationType
+	if q.Has("application_type") {
+		t, ok := access.ParseApplicationType(q.Get("application_type"))
+		if !ok {
+			return errApplicationType
+		}
+		wanted = t
+	}
+	out := []api.Permission{}
+	for _, p := range access.Permissions() {
+		if types := p.ApplicationTypes(); wanted == "" || slices.Contains(types, wanted) {
+			row := api.Permission{Type: p.String(), Description: p.Description()}
+			for _, t := range types {
+				row.ApplicationTypes = append(row.ApplicationTypes, string(t))
+			}
+			out = append(out, row)
+		}
+	}
+	return httpapi.WriteJSON(w, http.StatusOK, out)
+}

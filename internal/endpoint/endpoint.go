@@ -1,0 +1,90 @@
+// Package endpoint is the table of the API: one row for each route, and the
+// few lines behind each that translate between the wire and a service.
+//
+// It promises that what differs between two endpoints can be read off their
+// rows. It decides nothing: permissions, rules and the log are the services',
+// and it never opens a transaction.
+package endpoint
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/tokenkeep/tokenkeep/api"
+	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/audit"
+	"github.com/tokenkeep/tokenkeep/internal/directory"
+	"github.com/tokenkeep/tokenkeep/internal/fault"
+	"github.com/tokenkeep/tokenkeep/internal/httpapi"
+	"github.com/tokenkeep/tokenkeep/internal/store"
+)
+
+// Services are what the rows call.
+type Services struct {
+	Directory *directory.Service
+	Audit     *audit.Service
+}
+
+// Routes returns the rows of the API.
+func Routes(s Services) []httpapi.Route {
+	const anyKey = ""
+	rows := []httpapi.Route{
+		{Pattern: "GET /tenants/self", Permission: "tenant:read", Handle: s.getTenant},
+		{Pattern: "PUT /tenants/self", Permission: "tenant:update", Body: httpapi.JSON, Idempotent: true, Handle: s.replaceTenant},
+		{Pattern: "DELETE /tenants/self", Permission: "tenant:delete", Handle: s.deleteTenant},
+		{Pattern: "GET /tenants/self/reports/usage", Permission: "report:read", Handle: s.getUsage},
+		{Pattern: "GET /tenants/self/callback-secret", Permission: "tenant:read", Handle: s.getCallbackSecret},
+		{Pattern: "POST /tenants/self/callback-secret", Permission: "tenant:update", Idempotent: true, Handle: s.rotateCallbackSecret},
+
+		{Pattern: "POST /applications", Permission: "application:create", Body: httpapi.JSON, Idempotent: true, Handle: s.createApplication},
+		{Pattern: "GET /applications", Permission: "application:read", Handle: s.listApplications},
+		{Pattern: "GET /applications/key", Permission: anyKey, Handle: s.getOwnApplication},
+		{Pattern: "GET /applications/{id}", Permission: "application:read", Handle: s.getApplication},
+		{Pattern: "PUT /applications/{id}", Permission: "application:update", Body: httpapi.JSON, Idempotent: true, Handle: s.replaceApplication},
+		{Pattern: "DELETE /applications/{id}", Permission: "application:delete", Handle: s.deleteApplication},
+		{Pattern: "POST /applications/{id}/regenerate", Permission: "application:update", Idempotent: true, Handle: s.regenerateKey},
+		{Pattern: "POST /applications/{id}/keys", Permission: "application:update", Idempotent: true, Handle: s.createKey},
+		{Pattern: "GET /applications/{id}/keys", Permission: "application:read", Handle: s.listKeys},
+		{Pattern: "GET /applications/{id}/keys/{key_id}", Permission: "application:read", Handle: s.getKey},
+		{Pattern: "DELETE /applications/{id}/keys/{key_id}", Permission: "application:update", Handle: s.deleteKey},
+
+		{Pattern: "GET /permissions", Permission: anyKey, Handle: s.listPermissions},
+
+		{Pattern: "GET /logs", Permission: "log:read", Handle: s.listLogs},
+		{Pattern: "GET /logs/entity-types", Permission: "log:read", Handle: s.listEntityTypes},
+	}
+	return s.wrapped(rows)
+}
+
+var errBusy = fault.New(fault.Unavailable, "the service cannot do this just now").RetryAfter(5 * time.Second)
+
+// wrapped gives every row what all of them share.
+func (s Services) wrapped(rows []httpapi.Route) []httpapi.Route {
+	for i := range rows {
+		handle := rows[i].Handle
+		rows[i].Handle = func(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+			err := handle(w, r, c)
+			if errors.Is(err, store.ErrUnavailable) {
+				return fmt.Errorf("%w: %w", errBusy, err)
+			}
+			// The transaction that was refused is gone: its entry is one of its own.
+			s.Audit.Refused(r.Context(), c, err, audit.Attempt{})
+			return err
+		}
+	}
+	return rows
+}
+
+func madeOf(m directory.Made) api.Made {
+	return api.Made{
+		CreatedBy: m.CreatedBy, CreatedAt: api.Time{Time: m.CreatedAt}, ModifiedBy: m.ModifiedBy, ModifiedAt: api.Time{Time: m.ModifiedAt},
+	}
+}
+
+// pageOf reads page and size, and says which rows of the store they mean.
+func pageOf(q map[string][]string) (httpapi.Page, store.Page, error) {
+	p, err := httpapi.PageOf(q)
+	return p, store.Page{Offset: int(p.Offset()), Limit: p.Size}, err
+}

@@ -1,0 +1,74 @@
+package endpoint
+
+import (
+	"net/http"
+
+	"github.com/tokenkeep/tokenkeep/api"
+	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/directory"
+	"github.com/tokenkeep/tokenkeep/internal/httpapi"
+)
+
+func tenantOf(t directory.Tenant) api.Tenant {
+	return api.Tenant{ID: t.ID, Name: t.Name, Settings: t.Settings, Made: madeOf(t.Made)}
+}
+
+func (s Services) getTenant(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+	t, err := s.Directory.Tenant(r.Context(), c)
+	if err != nil {
+		return err
+	}
+	return httpapi.WriteJSON(w, http.StatusOK, tenantOf(t))
+}
+
+func (s Services) replaceTenant(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+	var in api.ReplaceTenant
+	if err := httpapi.Decode(r, &in); err != nil {
+		return err
+	}
+	t, err := s.Directory.ReplaceTenant(r.Context(), c, in.Name, in.Settings)
+	if err != nil {
+		return err
+	}
+	return httpapi.WriteJSON(w, http.StatusOK, tenantOf(t))
+}
+
+func (s Services) deleteTenant(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+	if err := s.Directory.DeleteTenant(r.Context(), c); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func (s Services) getUsage(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+	u, err := s.Directory.Usage(r.Context(), c)
+	if err != nil {
+		return err
+	}
+	report := api.TokenReport{TotalTokens: u.Total, MetricsByType: make(map[string]api.TypeMetrics, len(u.Tokens))}
+	for kind, n := range u.Tokens {
+		report.MetricsByType[kind] = api.TypeMetrics{Count: n}
+	}
+	return httpapi.WriteJSON(w, http.StatusOK, api.Usage{TokenReport: report})
+}
+
+func callbackSecretOf(c directory.CallbackSecret) api.CallbackSecret {
+	return api.CallbackSecret{Secret: c.Secret.Reveal(), PreviousSecret: c.Previous.Reveal(), PreviousUntil: api.Time{Time: c.PreviousUntil}}
+}
+
+func (s Services) getCallbackSecret(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+	secret, err := s.Directory.CallbackSecret(r.Context(), c)
+	if err != nil {
+		return err
+	}
+	return httpapi.WriteJSON(w, http.StatusOK, callbackSecretOf(secret))
+}
+
+func (s Services) rotateCallbackSecret(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+	secret, err := s.Directory.RotateCallbackSecret(r.Context(), c)
+	if err != nil {
+		return err
+	}
+	return httpapi.WriteJSON(w, http.StatusOK, callbackSecretOf(secret))
+}
