@@ -11,9 +11,7 @@ import (
 )
 
 func configCommand() *cobra.Command {
-	c := &cobra.Command{Use: "config", Short: "Look at the configuration", Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
-	c.AddCommand(configCheckCommand(), configSettingsCommand())
-	return c
+	return group("config", "Look at the configuration", configCheckCommand(), configSettingsCommand())
 }
 
 func configCheckCommand() *cobra.Command {

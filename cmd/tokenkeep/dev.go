@@ -1,11 +1,15 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/config"
 	"github.com/tokenkeep/tokenkeep/internal/server"
 )
@@ -15,9 +19,9 @@ func devCommand() *cobra.Command {
 		Use:   "dev",
 		Short: "Run a server to try things out with, on this machine alone",
 		Long: `Starts a server with settings for a developer's own machine: it listens on
-loopback, keeps everything under one folder, makes its own key, and prints
-what to paste next. The second start finds what the first one left. Not for
-real data: the key lies beside what it protects.`,
+loopback, keeps everything under one folder, makes its own key, a tenant and
+three applications, and prints what to paste next. The second start finds what
+the first one left. Not for real data: the key lies beside what it protects.`,
 		Args: cobra.NoArgs,
 	}
 	addr := c.Flags().String("addr", "127.0.0.1:8420", "address to listen on; port 0 takes a free one")
@@ -38,10 +42,50 @@ real data: the key lies beside what it protects.`,
 			return err
 		}
 		conf.Dev = true
-		return serve(c.Context(), conf, newLogger(conf, c.ErrOrStderr()), nil, func(s *server.Server) error {
-			_, err := fmt.Fprintf(c.OutOrStdout(), "Tokenkeep is ready at %s\n\n  curl %s/readyz\n", s.BaseURL(), s.BaseURL())
-			return err
+		return serve(c.Context(), conf, newLogger(conf, c.ErrOrStderr()), nil, func(ctx context.Context, s *server.Server) error {
+			keys, fresh, err := s.Demo(ctx)
+			if err != nil {
+				return err
+			}
+			return greet(c.OutOrStdout(), conf, keys, fresh)
 		})
 	}
 	return c
+}
+
+// greet prints what to do next. Keys are shown on the first start alone; later
+// ones name the file that has them.
+func greet(w io.Writer, conf *config.Config, k server.DevKeys, fresh bool) error {
+	file := filepath.Join(conf.Data, "dev-keys.json")
+	header := api.Header(conf.HeaderPrefix, api.APIKey)
+	if !fresh {
+		_, err := fmt.Fprintf(w, `Tokenkeep is ready at %s
+
+The keys of the demo tenant are in %s. Stop with Ctrl-C.
+`, k.BaseURL, file)
+		return err
+	}
+	_, err := fmt.Fprintf(w, `Tokenkeep is ready at %[1]s
+
+Tenant demo, %[2]s. Its keys, shown this once and kept in %[3]s:
+
+  management  %[4]s
+  private     %[5]s
+  public      %[6]s
+
+Paste one of these:
+
+  # who am I?
+  curl -s %[1]s/applications/key -H '%[7]s: %[5]s'
+
+  # make an application that may create tokens and nothing else
+  curl -s %[1]s/applications -H '%[7]s: %[4]s' -H 'Content-Type: application/json' \
+    -d '{"name":"checkout","type":"public","permissions":["token:create"]}'
+
+  # what happened so far?
+  curl -s %[1]s/logs -H '%[7]s: %[4]s'
+
+Stop with Ctrl-C.
+`, k.BaseURL, k.TenantID, file, k.ManagementKey, k.PrivateKey, k.PublicKey, header)
+	return err
 }

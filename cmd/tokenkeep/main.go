@@ -18,7 +18,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tokenkeep/tokenkeep/internal/admin"
 	"github.com/tokenkeep/tokenkeep/internal/config"
+	"github.com/tokenkeep/tokenkeep/internal/keyring"
 	"github.com/tokenkeep/tokenkeep/internal/server"
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
@@ -62,7 +64,8 @@ Start here:
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
 	root.SetHelpCommand(helpCommand(root))
-	root.AddCommand(devCommand(), serveCommand(), configCommand(), storeCommand(), statusCommand(), versionCommand())
+	root.AddCommand(devCommand(), serveCommand(), configCommand(), statusCommand(), storeCommand(),
+		tenantCommand(), applicationCommand(), keyCommand(), auditCommand(), versionCommand())
 	return root
 }
 
@@ -80,12 +83,15 @@ var exits = []struct {
 }{
 	{2, func(err error) bool { return errors.As(err, new(*usageError)) }, "the command line is not right"},
 	{3, func(err error) bool {
-		return errors.As(err, new(*config.Error)) || errors.As(err, new(*server.CertificateError))
+		return errors.As(err, new(*config.Error)) || errors.As(err, new(*server.CertificateError)) || errors.As(err, new(*server.KEKError))
 	}, "the configuration is not right, or not safe"},
 	{4, func(err error) bool { return errors.Is(err, store.ErrInUse) }, "another process has the data folder open"},
 	{5, func(err error) bool { return errors.Is(err, store.ErrNewerSchema) }, "a newer release wrote the data"},
 	{6, func(err error) bool { return errors.Is(err, store.ErrDamaged) || errors.Is(err, errChecksFailed) }, "the data is damaged"},
 	{7, func(err error) bool { return errors.As(err, new(*server.ListenError)) }, "an address cannot be listened on"},
+	{8, func(err error) bool { return errors.Is(err, keyring.ErrWrongKEK) }, "the key-encryption key is not the one of this data"},
+	{9, func(err error) bool { return errors.Is(err, admin.ErrNoServer) }, "no server is running on the data folder"},
+	{10, func(err error) bool { return errors.Is(err, errLogChanged) }, "a tenant's log is not what was sealed"},
 }
 
 // What the library says of a command line repeats it, and somebody will have

@@ -40,7 +40,7 @@ unknown, wrong or unsafe.`,
 		if err != nil {
 			return err
 		}
-		return serve(c.Context(), conf, newLogger(conf, c.ErrOrStderr()), l, func(s *server.Server) error { return nil })
+		return serve(c.Context(), conf, newLogger(conf, c.ErrOrStderr()), l, func(context.Context, *server.Server) error { return nil })
 	}
 	return c
 }
@@ -75,14 +75,25 @@ func newLogger(c *config.Config, w io.Writer) *slog.Logger {
 }
 
 // serve runs a server until it is told to stop. A second signal ends it at once.
-func serve(ctx context.Context, conf *config.Config, log *slog.Logger, l net.Listener, ready func(*server.Server) error) error {
+func serve(ctx context.Context, conf *config.Config, log *slog.Logger, l net.Listener, ready func(context.Context, *server.Server) error) error {
 	endings := []os.Signal{syscall.SIGTERM, os.Interrupt}
 	if conf.Dev {
 		endings = append(endings, syscall.SIGHUP) // the terminal was closed
 	}
-	ctx, stop := signal.NotifyContext(ctx, endings...)
+	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	context.AfterFunc(ctx, stop) // from then on signals have their usual effect
+	told := make(chan os.Signal, 1)
+	signal.Notify(told, endings...)
+	go func() {
+		defer stop()
+		select {
+		case <-told:
+		case <-ctx.Done():
+		}
+		// Signals have their usual effect from here on, before anybody can see
+		// that the server stops: a second one is never lost.
+		signal.Stop(told)
+	}()
 
 	s, err := server.New(ctx, conf, server.Options{Logger: log, Version: release(), Listener: l})
 	if err != nil {
@@ -107,7 +118,7 @@ func serve(ctx context.Context, conf *config.Config, log *slog.Logger, l net.Lis
 			}
 		}
 	}()
-	if err := ready(s); err != nil {
+	if err := ready(ctx, s); err != nil {
 		stop()
 		return errors.Join(err, s.Run(ctx))
 	}

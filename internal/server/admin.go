@@ -2,63 +2,80 @@ package server
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
-	"time"
 
 	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/admin"
+	"github.com/tokenkeep/tokenkeep/internal/endpoint"
+	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
+	"github.com/tokenkeep/tokenkeep/internal/keyring"
+	"github.com/tokenkeep/tokenkeep/internal/store"
 )
 
 // adminRoutes are the rows of the admin socket. Who reaches it is the operator.
 func (s *Server) adminRoutes() []httpapi.Route {
-	return []httpapi.Route{
+	rows := []httpapi.Route{
 		{Pattern: "GET /status", Who: httpapi.Open, Operator: true, Handle: s.adminStatus},
 		{Pattern: "POST /store/check", Who: httpapi.Open, Operator: true, Handle: s.adminCheck},
 	}
-}
-
-// Status is what a running server tells its operator.
-type Status struct {
-	BaseURL   string    `json:"base_url"`
-	Version   string    `json:"version"`
-	StartedAt time.Time `json:"started_at"`
-	Ready     bool      `json:"ready"`
+	rows = append(rows, s.keyRoutes()...)
+	rows = append(rows, s.auditRoutes()...)
+	return append(rows, endpoint.OperatorRoutes(s.endpoints())...)
 }
 
 func (s *Server) adminStatus(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
-	return httpapi.WriteJSON(w, http.StatusOK, Status{
+	return httpapi.WriteJSON(w, http.StatusOK, admin.Status{
 		BaseURL: s.BaseURL(), Version: s.options.Version, StartedAt: s.started.UTC(), Ready: s.store.Ready(r.Context()) == nil,
 	})
 }
 
-// Progress is one line of the answer to long work: what is being done, or the
-// end of it with what was found.
-type Progress struct {
-	Doing string   `json:"doing,omitempty"`
-	Done  bool     `json:"done,omitempty"`
-	Found []string `json:"found,omitempty"`
-	Error string   `json:"error,omitempty"`
-}
-
-// adminCheck answers in lines, so that whoever waits sees how far it has come.
 func (s *Server) adminCheck(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
-	return stream(w, func(say func(Progress)) ([]string, error) {
-		return s.store.Check(r.Context(), func(doing string) { say(Progress{Doing: doing}) })
+	return stream(w, func(say func(admin.Progress)) (last admin.Progress, err error) {
+		last.Found, err = s.store.Check(r.Context(), func(doing string) { say(admin.Progress{Doing: doing}) })
+		return last, err
 	})
 }
 
-func stream(w http.ResponseWriter, work func(say func(Progress)) ([]string, error)) error {
+// follow streams work that reports in sentences and ends with one value.
+func follow(w http.ResponseWriter, work func(say func(string)) (any, error)) error {
+	return stream(w, func(say func(admin.Progress)) (last admin.Progress, err error) {
+		v, err := work(func(doing string) { say(admin.Progress{Doing: doing}) })
+		if err == nil && v != nil {
+			last.Data, err = json.Marshal(v)
+		}
+		return last, err
+	})
+}
+
+// stream answers long work in lines, so that whoever waits sees how far it has
+// come. The operator may be told what went wrong inside.
+func stream(w http.ResponseWriter, work func(say func(admin.Progress)) (admin.Progress, error)) error {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	control := http.NewResponseController(w)
-	say := func(p Progress) {
+	say := func(p admin.Progress) {
 		_ = json.NewEncoder(w).Encode(p) // a client that has gone also ends the context
 		_ = control.Flush()
 	}
-	found, err := work(say)
-	last := Progress{Done: true, Found: found}
+	last, err := work(say)
+	last.Done = true
 	if err != nil {
 		last.Error = err.Error()
 	}
 	say(last)
 	return nil
+}
+
+var errNoTenant = fault.New(fault.NotFound, "no such tenant")
+
+// asFault finds the words for what the keyring reports.
+func asFault(err error) error {
+	switch {
+	case errors.Is(err, keyring.ErrNoKeys), errors.Is(err, store.ErrNoTenant):
+		return errNoTenant
+	case errors.Is(err, keyring.ErrInUse):
+		return errKEKInUse
+	}
+	return err
 }

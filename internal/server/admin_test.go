@@ -13,7 +13,6 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/internal/admin"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
-	"github.com/tokenkeep/tokenkeep/internal/server"
 )
 
 // operator is a client of the admin socket in a data folder.
@@ -24,14 +23,14 @@ func operator(t *testing.T, data string) *http.Client {
 	return c
 }
 
-func status(t *testing.T, data string) server.Status {
+func status(t *testing.T, data string) admin.Status {
 	t.Helper()
 	response, err := operator(t, data).Get("http://admin/status")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	var s server.Status
+	var s admin.Status
 	if err := json.NewDecoder(response.Body).Decode(&s); err != nil || response.StatusCode != http.StatusOK {
 		t.Fatalf("GET /status = %d, %v", response.StatusCode, err)
 	}
@@ -39,16 +38,16 @@ func status(t *testing.T, data string) server.Status {
 }
 
 // check returns the lines of a check through the admin socket.
-func check(t *testing.T, data string) []server.Progress {
+func check(t *testing.T, data string) []admin.Progress {
 	t.Helper()
 	response, err := operator(t, data).Post("http://admin/store/check", "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	var lines []server.Progress
+	var lines []admin.Progress
 	for s := bufio.NewScanner(response.Body); s.Scan(); {
-		var p server.Progress
+		var p admin.Progress
 		if err := json.Unmarshal(s.Bytes(), &p); err != nil {
 			t.Fatalf("line %q: %v", s.Text(), err)
 		}
@@ -63,7 +62,7 @@ func check(t *testing.T, data string) []server.Progress {
 func TestTheAdminSocketTellsHowTheServerIs(t *testing.T) {
 	started := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	k := keeptest.Start(t, keeptest.Options{Now: func() time.Time { return started }})
-	want := server.Status{BaseURL: k.URL, Version: "test", StartedAt: started, Ready: true}
+	want := admin.Status{BaseURL: k.URL, Version: "test", StartedAt: started, Ready: true}
 	if got := status(t, k.Data); got != want {
 		t.Errorf("status = %+v, want %+v", got, want)
 	}
@@ -120,7 +119,7 @@ func TestACheckSaysHowFarItIsAndWhatItFound(t *testing.T) {
 	if len(last.Found) != 0 || last.Error != "" {
 		t.Errorf("the check of a sound store ended with %+v", last)
 	}
-	if len(lines) < 3 || slices.ContainsFunc(lines[:len(lines)-1], func(p server.Progress) bool { return p.Doing == "" || p.Done }) {
+	if len(lines) < 3 || slices.ContainsFunc(lines[:len(lines)-1], func(p admin.Progress) bool { return p.Doing == "" || p.Done }) {
 		t.Errorf("the lines on the way are %+v, want what is being done", lines)
 	}
 	if err := k.Stop(); err != nil {

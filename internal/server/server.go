@@ -16,7 +16,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -26,6 +26,7 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/internal/admin"
 	"github.com/tokenkeep/tokenkeep/internal/config"
+	"github.com/tokenkeep/tokenkeep/internal/endpoint"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 	"github.com/tokenkeep/tokenkeep/internal/store"
 	"github.com/tokenkeep/tokenkeep/internal/store/sqlite"
@@ -51,6 +52,7 @@ type Server struct {
 	now     func() time.Time
 	started time.Time
 
+	services
 	store       store.Store
 	registry    *prometheus.Registry
 	certificate *certificate // nil without TLS
@@ -103,13 +105,19 @@ func New(ctx context.Context, c *config.Config, o Options) (_ *Server, err error
 			return nil, err
 		}
 	}
+	if s.kms, err = openKMS(c); err != nil {
+		return nil, err
+	}
 	opened, err := sqlite.Open(ctx, c.Data, sqlite.Options{Logger: o.Logger, Metrics: s.registry})
 	if err != nil {
 		return nil, err
 	}
 	s.store = opened
+	if err := s.connect(ctx); err != nil {
+		return nil, err
+	}
 	s.api = httpapi.New(httpapi.Options{
-		HeaderPrefix: c.HeaderPrefix, Ready: s.store.Ready, Logger: o.Logger, Now: o.Now, Metrics: s.registry,
+		HeaderPrefix: c.HeaderPrefix, Authenticate: s.directory.Authenticate, Ready: s.store.Ready, Logger: o.Logger, Now: o.Now, Metrics: s.registry,
 		MaxBody: c.MaxBody, CORSOrigins: c.CORSOrigins, TrustedProxies: c.TrustedProxies,
 		RateLimits: httpapi.RateLimits{PerKey: limit(c.RateLimitPerKey), PerAddress: limit(c.RateLimitPerAddress)},
 	}, s.routes())
@@ -136,7 +144,7 @@ func newRegistry(version string) *prometheus.Registry {
 
 // routes are the rows of the API.
 func (s *Server) routes() []httpapi.Route {
-	rows := slices.Clone(s.options.Routes)
+	rows := append(endpoint.Routes(s.endpoints()), s.options.Routes...)
 	if s.config.MetricsAddr == "" {
 		rows = append(rows, s.metricsRoute())
 	}
@@ -235,6 +243,17 @@ func (s *Server) Reload() error {
 // Run serves until ctx ends, then lets the requests under way finish and
 // closes the store. It returns nil when everything ended well.
 func (s *Server) Run(ctx context.Context) error {
+	working, idle := context.WithCancel(context.WithoutCancel(ctx))
+	var chores sync.WaitGroup
+	for _, c := range s.chores() {
+		chores.Go(func() { s.work(working, c) })
+	}
+	chores.Go(func() { s.sealer.Run(working) })
+	// The store closes behind the last chore.
+	rest := func() {
+		idle()
+		chores.Wait()
+	}
 	failed := make(chan error, len(s.doors))
 	for _, d := range s.doors {
 		go func() {
@@ -248,12 +267,12 @@ func (s *Server) Run(ctx context.Context) error {
 	case <-ctx.Done():
 	case err = <-failed:
 	}
-	return errors.Join(err, s.stop(context.WithoutCancel(ctx)))
+	return errors.Join(err, s.stop(context.WithoutCancel(ctx), rest))
 }
 
 // stop says "not ready" and asks clients to leave their connections, waits for
 // load balancers to notice, then closes the doors behind the last request.
-func (s *Server) stop(ctx context.Context) error {
+func (s *Server) stop(ctx context.Context, rest func()) error {
 	s.log.Info("stopping", "drain_delay", s.config.DrainDelay, "drain_timeout", s.config.DrainTimeout)
 	for _, d := range s.doors {
 		d.handler.Drain()
@@ -265,6 +284,7 @@ func (s *Server) stop(ctx context.Context) error {
 	for _, d := range s.doors {
 		errs = append(errs, d.close(ctx))
 	}
+	rest()
 	_ = os.Remove(filepath.Join(s.config.Data, noteFile))
 	errs = append(errs, s.release())
 	s.log.Info("stopped")

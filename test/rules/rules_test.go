@@ -25,24 +25,33 @@ const module = "github.com/tokenkeep/tokenkeep/"
 // mayImport lists for every package what it may import of ours. Arrows point
 // one way, from cmd down to fault and secret; a new package needs a row.
 var mayImport = map[string][]string{
-	"api":           {},
-	"cmd/tokenkeep": {"internal/admin", "internal/config", "internal/server", "internal/store", "internal/store/sqlite"},
+	"api":    {},
+	"client": {"api"},
+	"cmd/tokenkeep": {"api", "internal/admin", "internal/audit", "internal/config", "internal/keyring", "internal/keyring/localkms",
+		"internal/server", "internal/store", "internal/store/sqlite"},
 
-	"internal/server":   {"internal/access", "internal/admin", "internal/config", "internal/httpapi", "internal/store", "internal/store/sqlite"},
 	"internal/keeptest": {"internal/config", "internal/httpapi", "internal/server"},
-	"internal/admin":    {},
-	"internal/config":   {"internal/secret"},
-	"internal/httpapi":  {"api", "internal/access", "internal/fault", "internal/luhn", "internal/secret"},
+	"internal/server": {"internal/access", "internal/admin", "internal/audit", "internal/config", "internal/directory", "internal/endpoint",
+		"internal/fault", "internal/httpapi", "internal/keyring", "internal/keyring/localkms", "internal/store", "internal/store/sqlite"},
+	"internal/admin":  {"api"},
+	"internal/config": {"internal/secret"},
+	"internal/endpoint": {"api", "internal/access", "internal/audit", "internal/directory", "internal/fault", "internal/httpapi",
+		"internal/store"},
+	"internal/httpapi": {"api", "internal/access", "internal/fault", "internal/luhn", "internal/secret"},
 
-	"internal/audit":             {"internal/access", "internal/fault", "internal/keyring", "internal/store"},
-	"internal/directory":         {"internal/access", "internal/audit", "internal/fault", "internal/keyring", "internal/secret", "internal/store"},
+	"internal/directory": {"internal/access", "internal/audit", "internal/fault", "internal/keyring", "internal/secret", "internal/store"},
+	"internal/audit":     {"internal/access", "internal/fault", "internal/keyring", "internal/store"},
+
+	"internal/access":            {"api", "internal/fault", "internal/secret"},
+	"internal/access/accesstest": {"internal/access", "internal/fault"},
 	"internal/keyring":           {"internal/secret", "internal/store"},
 	"internal/keyring/kmstest":   {"internal/keyring"},
 	"internal/keyring/localkms":  {"internal/keyring", "internal/secret"},
-	"internal/access":            {"internal/fault", "internal/secret"},
-	"internal/access/accesstest": {"internal/access", "internal/fault"},
+	"internal/expression":        {"internal/fault", "internal/jsonvalue"},
+	"internal/jsonvalue":         {"internal/fault"},
 
 	"internal/store":                 {},
+	"internal/store/storetest":       {"internal/store"},
 	"internal/store/sqlite":          {"internal/store"},
 	"internal/store/sqlite/powercut": {},
 
@@ -63,10 +72,22 @@ var mayDial = map[string]string{
 // mayReveal lists the files that may take a protected value out of its
 // wrapping, with the reason. A reviewer looks at every new line here.
 var mayReveal = map[string]string{
-	"internal/keyring/keys.go":              "hashes the keys of callers",
-	"internal/keyring/localkms/localkms.go": "reads the key-encryption key",
-	"internal/access/key.go":                "reads the parts of a key that a caller presented",
-	"internal/secret/secret.go":             "defines Reveal, and compares in constant time",
+	"internal/secret/secret.go":              "defines Reveal, and compares in constant time",
+	"internal/access/key.go":                 "reads the parts of a key that a caller presented",
+	"internal/keyring/keys.go":               "hashes the keys of callers",
+	"internal/keyring/localkms/localkms.go":  "reads the key-encryption key",
+	"internal/endpoint/application.go":       "writes a key into the one answer that shows it",
+	"internal/endpoint/tenant.go":            "writes the callback secret for the tenant itself",
+	"internal/server/dev.go":                 "leaves the keys of the demo tenant in the developer's folder",
+	"internal/expression/document.go":        "puts values into documents",
+	"internal/expression/evaluate.go":        "turns values into text",
+	"internal/expression/filter.go":          "reads the arguments of filters",
+	"internal/expression/filters_convert.go": "converts values",
+	"internal/expression/filters_list.go":    "joins and splits values",
+	"internal/expression/filters_number.go":  "calculates with values",
+	"internal/expression/filters_other.go":   "masks, hashes and formats values",
+	"internal/expression/jsonpath.go":        "compares values",
+	"internal/expression/mask.go":            "hides all but the ends of values",
 }
 
 // source is one parsed file of the product.
@@ -241,7 +262,7 @@ func TestOnlyListedFilesReveal(t *testing.T) {
 	used := make(map[string]bool)
 	for _, f := range files {
 		ast.Inspect(f.file, func(n ast.Node) bool {
-			if s, ok := n.(*ast.SelectorExpr); ok && s.Sel.Name == "Reveal" {
+			if s, ok := n.(*ast.SelectorExpr); ok && s.Sel.Name == "Reveal" && !isTransform(s) {
 				if _, listed := mayReveal[f.name]; !listed {
 					t.Errorf("%s calls Reveal, and is not listed in mayReveal", set.Position(s.Pos()))
 				}
@@ -255,6 +276,12 @@ func TestOnlyListedFilesReveal(t *testing.T) {
 			t.Errorf("%s is listed in mayReveal and does not call it: take it off the list", name)
 		}
 	}
+}
+
+// isTransform tells the constant access.Reveal from the method.
+func isTransform(s *ast.SelectorExpr) bool {
+	x, ok := s.X.(*ast.Ident)
+	return ok && x.Name == "access"
 }
 
 // TestFaultsHaveConstantWords keeps input out of what callers are told: the

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tokenkeep/tokenkeep/api"
+	"github.com/tokenkeep/tokenkeep/internal/admin"
+	"github.com/tokenkeep/tokenkeep/internal/keyring/localkms"
+)
+
+func keyCommand() *cobra.Command {
+	create := &cobra.Command{
+		Use: "create FILE", Short: "Make a key-encryption key in a new file",
+		Long: `Makes a key-encryption key in a file that only you can read. Keep a copy of it
+away from the machine and away from its backups: without it nothing that the
+server keeps can ever be opened again, and with it and a copy of the data
+everything can.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			id, err := localkms.Generate(args[0])
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(c.OutOrStdout(), "Made key-encryption key %s. Set kek.file to this file.\n", id)
+			return err
+		},
+	}
+	status := &cobra.Command{Use: "status", Short: "Tell which keys there are, how old, and what still needs old ones", Args: cobra.NoArgs}
+	rotateKEK := &cobra.Command{
+		Use: "rotate-kek", Short: "Make a new key-encryption key and wrap every tenant's keys with it",
+		Long: `Adds a new key to the file of the running server and wraps all keysets with it.
+Requests go on meanwhile. A run that was cut short is continued by running the
+command again. The old key stays in the file until 'tokenkeep key drop-kek':
+backups made before need it.`,
+		Args: cobra.NoArgs,
+	}
+	dropKEK := &cobra.Command{Use: "drop-kek ID", Short: "Remove a key-encryption key that wraps nothing any more", Args: cobra.ExactArgs(1)}
+	rotateTenant := &cobra.Command{
+		Use: "rotate-tenant TENANT", Short: "Give a tenant a new data key and seal everything it has with it",
+		Long: `Brings in a new data key, seals all of the tenant's values with it in small
+steps, and destroys the old key when nothing is left on it. Requests go on
+meanwhile. A run that was cut short is continued by running the command again.
+Fingerprints and search indexes do not change.`,
+		Args: cobra.ExactArgs(1),
+	}
+	return group("key", "Make, inspect and rotate keys",
+		create,
+		operatorCommand(status, func(c *cobra.Command, call *admin.Client, _ []string) (any, error) {
+			var out admin.KeyStatus
+			return &out, call.Call(c.Context(), http.MethodGet, "/keys", nil, &out)
+		}, func(w io.Writer, v any) {
+			s := v.(*admin.KeyStatus)
+			printf(w, "Key-encryption keys: %s (primary %s)\n\n", strings.Join(s.KEKs, ", "), s.Primary)
+			printf(w, "TENANT\tDATA KEY\tMADE\tPRIMARY\tVALUES\tWRAPPED BY\tROTATION\n")
+			for _, t := range s.Tenants {
+				for _, k := range t.Keys {
+					values := "all"
+					if k.Values >= 0 {
+						values = fmt.Sprint(k.Values)
+					}
+					printf(w, "%s\t%s\t%s\t%t\t%s\t%s\t%s\n", t.Tenant, k.ID, k.MadeAt.Format("2006-01-02 15:04:05"), k.Primary, values, strings.Join(t.KEKs, ","), t.Rotation)
+				}
+			}
+		}),
+		operatorCommand(rotateKEK, func(c *cobra.Command, call *admin.Client, _ []string) (any, error) {
+			_, err := call.Follow(c.Context(), http.MethodPost, "/keys/rotate-kek", nil, tell(c))
+			return &api.Health{Status: "rotated"}, err
+		}, func(w io.Writer, _ any) {
+			printf(w, "Everything is wrapped with the new key. 'tokenkeep key status' names the old one, for 'tokenkeep key drop-kek'.\n")
+		}),
+		operatorCommand(dropKEK, func(c *cobra.Command, call *admin.Client, args []string) (any, error) {
+			return &api.Health{Status: "dropped"}, call.Call(c.Context(), http.MethodPost, "/keys/drop-kek", admin.DropKEK{ID: args[0]}, nil)
+		}, func(w io.Writer, _ any) { printf(w, "The key is gone from the file.\n") }),
+		operatorCommand(rotateTenant, func(c *cobra.Command, call *admin.Client, args []string) (any, error) {
+			_, err := call.Follow(c.Context(), http.MethodPost, "/tenants/"+url.PathEscape(args[0])+"/rotate-key", nil, tell(c))
+			return &api.Health{Status: "rotated"}, err
+		}, func(w io.Writer, _ any) {
+			printf(w, "Everything is sealed with the new key, and the old one is destroyed.\n")
+		}),
+	)
+}

@@ -1,0 +1,119 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/admin"
+	"github.com/tokenkeep/tokenkeep/internal/fault"
+	"github.com/tokenkeep/tokenkeep/internal/httpapi"
+	"github.com/tokenkeep/tokenkeep/internal/keyring"
+)
+
+// keyRoutes are the rows of the admin socket that look after keys.
+func (s *Server) keyRoutes() []httpapi.Route {
+	return []httpapi.Route{
+		{Pattern: "GET /keys", Who: httpapi.Open, Operator: true, Handle: s.keyStatus},
+		{Pattern: "POST /keys/rotate-kek", Who: httpapi.Open, Operator: true, Handle: s.rotateKEK},
+		{Pattern: "POST /keys/drop-kek", Who: httpapi.Open, Operator: true, Body: httpapi.JSON, Handle: s.dropKEK},
+		{Pattern: "POST /tenants/{tenant}/rotate-key", Who: httpapi.Open, Operator: true, Handle: s.rotateTenant},
+	}
+}
+
+func (s *Server) keyStatus(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
+	out := admin.KeyStatus{Primary: s.kms.Primary(), KEKs: s.kms.IDs(), Tenants: []admin.TenantKeys{}}
+	err := s.ring.Status(r.Context(), func(t keyring.TenantStatus) error {
+		row := admin.TenantKeys{Tenant: t.Tenant, KEKs: t.KEKs, Rotation: string(t.Rotation.Phase)}
+		for _, k := range t.Data {
+			row.Keys = append(row.Keys, admin.DataKey{ID: fmt.Sprintf("%08x", k.ID), Primary: k.Primary, MadeAt: k.Made, Values: k.Values})
+		}
+		out.Tenants = append(out.Tenants, row)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return httpapi.WriteJSON(w, http.StatusOK, out)
+}
+
+// rotateKEK adds a key-encryption key, wraps everything with it, and leaves
+// the old one readable. When a run was cut short, the next one goes on with
+// the key that it had added.
+func (s *Server) rotateKEK(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
+	return follow(w, func(say func(string)) (any, error) {
+		old, err := s.oldKEKs(r)
+		if err != nil {
+			return nil, err
+		}
+		if len(old) == 0 {
+			id, err := s.kms.Rotate()
+			if err != nil {
+				return nil, err
+			}
+			say("made key-encryption key " + id)
+		} else {
+			say("going on with key-encryption key " + s.kms.Primary())
+		}
+		err = s.ring.RotateKEK(r.Context(), func(n int) { say(fmt.Sprintf("wrapped %d keysets anew", n)) })
+		return nil, err
+	})
+}
+
+// oldKEKs returns the key-encryption keys that still wrap something and are
+// not the primary one.
+func (s *Server) oldKEKs(r *http.Request) ([]string, error) {
+	var old []string
+	err := s.ring.Status(r.Context(), func(t keyring.TenantStatus) error {
+		for _, k := range t.KEKs {
+			if k != s.kms.Primary() {
+				old = append(old, k)
+			}
+		}
+		return nil
+	})
+	return old, err
+}
+
+var (
+	errNoKEK    = fault.New(fault.NotFound, "there is no such key-encryption key")
+	errKEKInUse = fault.New(fault.Conflict, "the key-encryption key is still in use: run 'tokenkeep key rotate-kek' first")
+)
+
+func (s *Server) dropKEK(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
+	var in admin.DropKEK
+	if err := httpapi.Decode(r, &in); err != nil {
+		return err
+	}
+	known := false
+	for _, id := range s.kms.IDs() {
+		known = known || id == in.ID
+	}
+	if !known {
+		return errNoKEK
+	}
+	if err := s.ring.DropKEK(r.Context(), in.ID, s.kms.Drop); err != nil {
+		return asFault(err)
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// rotateTenant gives a tenant a new data key, seals everything with it, and
+// destroys the old one.
+func (s *Server) rotateTenant(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
+	tenant := r.PathValue("tenant")
+	if _, err := s.ring.For(r.Context(), tenant); err != nil {
+		return asFault(err)
+	}
+	return follow(w, func(say func(string)) (any, error) {
+		err := s.ring.RotateTenant(r.Context(), tenant, func(at keyring.Rotation) {
+			say(fmt.Sprintf("%s: looked at %d rows, sealed %d anew", at.Phase, at.Seen, at.Resealed))
+		})
+		if err != nil {
+			return nil, err
+		}
+		say("destroying the old key")
+		return nil, s.ring.RetireTenant(r.Context(), tenant)
+	})
+}

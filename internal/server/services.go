@@ -1,0 +1,124 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tokenkeep/tokenkeep/internal/audit"
+	"github.com/tokenkeep/tokenkeep/internal/config"
+	"github.com/tokenkeep/tokenkeep/internal/directory"
+	"github.com/tokenkeep/tokenkeep/internal/endpoint"
+	"github.com/tokenkeep/tokenkeep/internal/keyring"
+	"github.com/tokenkeep/tokenkeep/internal/keyring/localkms"
+)
+
+// services are the parts behind the routes.
+type services struct {
+	kms       *localkms.KMS
+	ring      *keyring.Ring
+	directory *directory.Service
+	audit     *audit.Service
+	sealer    *audit.Sealer
+}
+
+// keyCache is how long keys in memory are used before the store is asked
+// whether they changed: short, because a rotation waits for it to pass.
+const keyCache = 2 * time.Second
+
+// connect opens the keys and puts the services on the store.
+func (s *Server) connect(ctx context.Context) (err error) {
+	if s.kms == nil { // development mode: the key lies in the folder, which is ours only now
+		path, err := devKEK(s.config.Data)
+		if err != nil {
+			return err
+		}
+		if s.kms, err = localkms.Open(path); err != nil {
+			return err
+		}
+	}
+	if s.ring, err = keyring.Open(ctx, s.kms, s.store, keyring.Options{Now: s.now, CacheFor: keyCache}); err != nil {
+		return err
+	}
+	o := audit.Options{Now: s.now, Logger: s.log, Metrics: s.registry}
+	s.audit, s.sealer = audit.New(s.store, s.ring, o), audit.NewSealer(s.store, s.ring, o)
+	s.directory = directory.New(s.store, s.ring, s.now, s.config.Environment, func(ctx context.Context, tenant string) error {
+		_, err := s.sealer.SealTenant(ctx, tenant)
+		return err
+	})
+	return nil
+}
+
+func (s *Server) endpoints() endpoint.Services {
+	return endpoint.Services{Directory: s.directory, Audit: s.audit}
+}
+
+// KEKError says that the configured key-encryption key cannot be used.
+type KEKError struct{ cause error }
+
+func (e *KEKError) Error() string {
+	if errors.Is(e.cause, localkms.ErrFormat) {
+		return "kek.file or kek.value does not hold a key-encryption key: 'tokenkeep key create' makes one"
+	}
+	return "kek.file or kek.value cannot be used: " + e.cause.Error()
+}
+
+func (e *KEKError) Unwrap() error { return e.cause }
+
+// openKMS opens the configured key-encryption key; nil when none is configured.
+func openKMS(c *config.Config) (k *localkms.KMS, err error) {
+	switch {
+	case !c.KEK.IsZero():
+		k, err = localkms.FromText(c.KEK)
+	case c.KEKFile != "":
+		k, err = localkms.Open(c.KEKFile)
+	}
+	if err != nil {
+		return nil, &KEKError{err}
+	}
+	return k, nil
+}
+
+// chore is work that comes round again and again.
+type chore struct {
+	name  string
+	every time.Duration
+	do    func(context.Context) error
+}
+
+func (s *Server) chores() []chore {
+	return []chore{
+		{"destroy short-lived keys", 20 * time.Second, func(ctx context.Context) error {
+			_, err := s.ring.DestroyDue(ctx, 0)
+			return err
+		}},
+		{"remove the rows of deleted tenants", 5 * time.Second, s.directory.FinishDeletions},
+	}
+}
+
+// work does the chores until ctx ends. One that fails is logged and comes
+// round again; one that panics must not take the server along.
+func (s *Server) work(ctx context.Context, c chore) {
+	for ticker := time.NewTicker(c.every); ; {
+		select {
+		case <-ctx.Done():
+			ticker.Stop()
+			return
+		case <-ticker.C:
+		}
+		if err := safely(func() error { return c.do(ctx) }); err != nil && ctx.Err() == nil {
+			s.log.Error("a chore failed and will be tried again", "chore", c.name, "cause", err)
+		}
+	}
+}
+
+func safely(do func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			// A panic's value may hold data; its type does not.
+			err = fmt.Errorf("panic of type %T", p)
+		}
+	}()
+	return do()
+}
