@@ -163,8 +163,8 @@ func TestEveryExitHasItsCodeAndOneSentence(t *testing.T) {
 		"an address that is taken":           {serve(path("taken"), "--addr", taken.Addr().String()), 7, "address in addr: address already in use"},
 		"an address for metrics that is too": {serve(path("taken"), "--metrics-addr", taken.Addr().String()), 7, "address in metrics_addr: address already in use"},
 
-		"a key that is none":                 {serve(path("new"), "--kek-file", mustWrite(t, filepath.Join(t.TempDir(), "none"), "a key\n")), 3, "does not hold a key-encryption key"},
-		"the key of other data":              {serve(sealed), 8, "not the key-encryption key of this installation"},
+		"a key that is none":      {serve(path("new"), "--kek-file", mustWrite(t, filepath.Join(t.TempDir(), "none"), "a key\n")), 3, "does not hold a key-encryption key"},
+		"the key of other data":   {serve(sealed), 8, "not the key-encryption key of this installation"},
 		"status of no server":     {[]string{"status", "--data", path("new")}, 9, "no server is running"},
 		"a check of an empty one": {[]string{"store", "check", "--data", path("empty")}, 1, "no such file or directory"},
 		"a check of no folder":    {[]string{"store", "check", "--data", path("new")}, 1, "no such file or directory"},

@@ -159,7 +159,7 @@ func (x *exchange) Unwrap() http.ResponseWriter { return x.out }
 // because it recovers.
 func (x *exchange) end() {
 	recovered := recover()
-	abort := recovered == http.ErrAbortHandler
+	abort := recovered == http.ErrAbortHandler //nolint:errorlint // a panic value, compared as net/http does
 	if recovered != nil && !abort {
 		x.handler.metrics.panics.Inc()
 		x.kind, x.panic, x.stack = fault.Internal.Error(), panicText(recovered), stackOf()

@@ -75,7 +75,7 @@ func (x *exchange) readBody(r *http.Request) ([]byte, error) {
 		return nil, errTooLarge
 	}
 	var body bytes.Buffer
-	if _, err := io.CopyN(&body, r.Body, 1); err == io.EOF {
+	if _, err := io.CopyN(&body, r.Body, 1); errors.Is(err, io.EOF) {
 		return nil, errEmptyBody // of any content type
 	} else if err != nil {
 		return nil, x.readFault(err)
@@ -124,7 +124,7 @@ func checkJSON(body []byte, maxDepth int) error {
 	for first := true; first || d.StackDepth() > 0; first = false {
 		_, err := d.ReadToken()
 		switch {
-		case err == io.EOF:
+		case errors.Is(err, io.EOF):
 			return errEmptyBody // nothing but space
 		case errors.Is(err, jsontext.ErrDuplicateName):
 			return errDuplicate
@@ -136,7 +136,7 @@ func checkJSON(body []byte, maxDepth int) error {
 			return errTooDeep
 		}
 	}
-	if _, err := d.ReadToken(); err != io.EOF {
+	if _, err := d.ReadToken(); !errors.Is(err, io.EOF) {
 		return errTrailing
 	}
 	return nil

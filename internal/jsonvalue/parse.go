@@ -28,7 +28,7 @@ func Parse(b []byte) (Value, error) {
 	if err != nil {
 		return Value{}, parseFault(err)
 	}
-	if _, err := dec.ReadToken(); err != io.EOF {
+	if _, err := dec.ReadToken(); !errors.Is(err, io.EOF) {
 		return Value{}, errMalformed
 	}
 	return v, nil

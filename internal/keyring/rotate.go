@@ -350,7 +350,7 @@ func (r *Ring) rewrapEpochs(ctx context.Context, tenant string) error {
 		}
 		handle, err := readWrapped(keys, id, wrapped)
 		if err != nil {
-			return nil // it opens nothing, and will be gone within the hour
+			return nil //nolint:nilerr // it opens nothing, and will be gone within the hour
 		}
 		err = r.store.EpochKeys().ReplaceEpochKey(ctx, tenant, id.number, wrapEpoch(keys, id, handle))
 		if errors.Is(err, store.ErrNotFound) {

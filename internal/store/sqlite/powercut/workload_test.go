@@ -64,7 +64,7 @@ func write(db *sql.DB, writer, n int, written func()) error {
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback()
+	defer func() { _ = tx.Rollback() }()
 	for _, table := range []string{"left", "right"} {
 		_, err := tx.Exec(`INSERT OR REPLACE INTO "`+table+`" VALUES (?, ?, ?, ?)`, writer, n%slots, n, payload(writer, n))
 		if err != nil {

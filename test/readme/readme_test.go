@@ -1,0 +1,93 @@
+// Package readme runs the terminal session of the README, line by line.
+//
+// It promises that what a newcomer copies works. It never uses a fixed port or
+// the checkout's own folders: the session runs in a folder of its own.
+package readme_test
+
+import (
+	"bytes"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// sections are fenced blocks of shell sessions; lines that begin with "$ " are typed.
+var sections = regexp.MustCompile("(?s)```console\n(.*?)```")
+
+func TestTheSessionInTheReadmeWorks(t *testing.T) {
+	for _, tool := range []string{"bash", "curl", "sed"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("%s is not installed", tool)
+		}
+	}
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := sections.FindSubmatch(text)
+	if found == nil {
+		t.Fatal("the README has no session")
+	}
+	var lines []string
+	for line := range strings.Lines(string(found[1])) {
+		if typed, ok := strings.CutPrefix(line, "$ "); ok {
+			lines = append(lines, strings.TrimSpace(typed))
+		}
+	}
+	if len(lines) != 10 {
+		t.Errorf("the session has %d lines, want ten", len(lines))
+	}
+
+	dir := t.TempDir()
+	build := exec.Command("go", "build", "-o", filepath.Join(dir, "bin", "tokenkeep"), "./cmd/tokenkeep")
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	port := freePort(t)
+	script := "set -eu -o pipefail\ntrap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n"
+	for i, line := range lines {
+		line = strings.ReplaceAll(line, "localhost:8420", "127.0.0.1:"+port)
+		if i == 0 {
+			line = strings.Replace(line, " &", " --addr 127.0.0.1:"+port+" >server.log 2>&1 &", 1)
+			line += "\nfor i in $(seq 200); do curl -sf 127.0.0.1:" + port + "/readyz >/dev/null && test -s data/dev-keys.json && break; sleep 0.05; done"
+		}
+		line = strings.ReplaceAll(line, "curl -s ", "curl -sf ")
+		script += "echo '== line " + string(rune('0'+i)) + "'\n" + line + "\n"
+	}
+	cmd := exec.Command("bash", "-c", script)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("the session failed: %v\n%s", err, out.String())
+	}
+	for _, want := range []string{`"name":"checkout"`, "Application created", "are as they were sealed", "The store is sound."} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the session printed no %q:\n%s", want, out.String())
+		}
+	}
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
