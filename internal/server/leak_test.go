@@ -1,11 +1,13 @@
 package server_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,9 +37,9 @@ func plantedHeaders() []string {
 	return names
 }
 
-// plant sends the number to a row in every place of a request, and gives the
-// answers to see as they came over the wire.
-func plant(t *testing.T, client *http.Client, base, pattern string, see func(request, answer string)) {
+// plant sends the number to a row in every place of a request, with the key
+// when there is one, and gives the answers to see as they came over the wire.
+func plant(t *testing.T, client *http.Client, base, pattern, key string, see func(request, answer string)) {
 	t.Helper()
 	method, path, _ := strings.Cut(pattern, " ")
 	if method == "*" {
@@ -58,6 +60,9 @@ func plant(t *testing.T, client *http.Client, base, pattern string, see func(req
 			t.Fatal(err)
 		}
 		r.Header.Set("Content-Type", "application/json")
+		if key != "" {
+			r.Header.Set("SVC-API-KEY", key)
+		}
 		for i := 0; i < len(headers); i += 2 {
 			r.Header.Set(headers[i], headers[i+1])
 		}
@@ -72,7 +77,11 @@ func plant(t *testing.T, client *http.Client, base, pattern string, see func(req
 		}
 		see(fmt.Sprint(method, target, body, headers), answer.String())
 	}
-	for _, number := range []string{planted, "a" + planted + "b", "4242 4242 4242 4242"} {
+	spellings := []string{planted, "a" + planted + "b", "4242 4242 4242 4242"}
+	if key != "" {
+		spellings = spellings[:1] // the door has had the others
+	}
+	for _, number := range spellings {
 		escaped := url.PathEscape(number)
 		send(method, strings.ReplaceAll(path, "PLACE", escaped), "{}")
 		send(method, plain+"/"+escaped, "{}")
@@ -83,6 +92,9 @@ func plant(t *testing.T, client *http.Client, base, pattern string, see func(req
 		}
 		for _, name := range plantedHeaders() {
 			send(method, plain, "{}", name, number)
+			if key != "" {
+				continue // nobody asks a preflight for its key
+			}
 			send(http.MethodOptions, plain, "", "Origin", "https://a.example", "Access-Control-Request-Method", method, name, number)
 		}
 		for _, body := range []string{`{"id":"%s"}`, `{"type":"card","data":{"number":"%s"`, `{"%s":1,"%[1]s":2}`, `"%s"`, `%s`} {
@@ -95,9 +107,16 @@ func plant(t *testing.T, client *http.Client, base, pattern string, see func(req
 
 func TestACardNumberSentToAnyRowOfTheServerIsShownNowhere(t *testing.T) {
 	k := keeptest.Start(t, keeptest.Options{Settings: map[string]string{"metrics_addr": "127.0.0.1:0", "rate_limit.per_address": "1000000"}})
-	sent := 0
+	keys, _, err := k.Demo(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent, reached := 0, 0
 	see := func(request, answer string) {
 		sent++
+		if !strings.HasPrefix(answer, "HTTP/1.1 401 ") {
+			reached++
+		}
 		if shows(answer) {
 			t.Errorf("the answer to %s shows the number:\n%s", request, answer)
 		}
@@ -106,12 +125,22 @@ func TestACardNumberSentToAnyRowOfTheServerIsShownNowhere(t *testing.T) {
 	if len(rows) < 2 {
 		t.Fatalf("the server has %d rows: the test looks in the wrong place", len(rows))
 	}
-	for _, row := range rows {
-		plant(t, k.Client, k.URL, row.Pattern, see)
+	// What deletes comes last: it may take the keys along.
+	slices.SortStableFunc(rows, func(a, b httpapi.Route) int {
+		last := func(r httpapi.Route) int { return strings.Index(r.Pattern, "DELETE") }
+		return cmp.Compare(last(a), last(b))
+	})
+	for _, key := range []string{"", keys.PublicKey, keys.PrivateKey, keys.ManagementKey} {
+		for _, row := range rows {
+			plant(t, k.Client, k.URL, row.Pattern, key, see)
+		}
 	}
-	plant(t, k.Client, k.MetricsURL(), "GET /metrics", see)
-	plant(t, operator(t, k.Data), "http://admin", "GET /status", see)
-	plant(t, operator(t, k.Data), "http://admin", "POST /store/check", see)
+	if reached < sent/4 {
+		t.Errorf("%d of %d requests came past the door: the keys do not work", reached, sent)
+	}
+	plant(t, k.Client, k.MetricsURL(), "GET /metrics", "", see)
+	plant(t, operator(t, k.Data), "http://admin", "GET /status", "", see)
+	plant(t, operator(t, k.Data), "http://admin", "POST /store/check", "", see)
 	if shows(scrape(t, k)) {
 		t.Error("the metrics show the number")
 	}
