@@ -1,5 +1,7 @@
 package server
 
+import "github.com/tokenkeep/tokenkeep/internal/httpapi"
+
 // CloseStore takes the store away from a running server.
 func (s *Server) CloseStore() error { return s.store.Close() }
 
@@ -12,3 +14,6 @@ func (s *Server) MetricsURL() string {
 	}
 	return ""
 }
+
+// AdminRoutes returns the rows of the admin socket.
+func (s *Server) AdminRoutes() []httpapi.Route { return s.adminRoutes() }
