@@ -163,12 +163,13 @@ func TestEveryExitHasItsCodeAndOneSentence(t *testing.T) {
 		"an address that is taken":           {serve(path("taken"), "--addr", taken.Addr().String()), 7, "address in addr: address already in use"},
 		"an address for metrics that is too": {serve(path("taken"), "--metrics-addr", taken.Addr().String()), 7, "address in metrics_addr: address already in use"},
 
-		"a key that is none":      {serve(path("new"), "--kek-file", mustWrite(t, filepath.Join(t.TempDir(), "none"), "a key\n")), 3, "does not hold a key-encryption key"},
-		"the key of other data":   {serve(sealed), 8, "not the key-encryption key of this installation"},
-		"status of no server":     {[]string{"status", "--data", path("new")}, 9, "no server is running"},
-		"a check of an empty one": {[]string{"store", "check", "--data", path("empty")}, 1, "no such file or directory"},
-		"a check of no folder":    {[]string{"store", "check", "--data", path("new")}, 1, "no such file or directory"},
-		"a folder for the config": {[]string{"serve", "--config", dir}, 3, "cannot be read"},
+		"a key that is none":          {serve(path("new"), "--kek-file", mustWrite(t, filepath.Join(t.TempDir(), "none"), "a key\n")), 3, "does not hold a key-encryption key"},
+		"a check of one that is none": {[]string{"config", "check", "--data", path("new"), "--kek-file", mustWrite(t, filepath.Join(t.TempDir(), "none"), "a key\n")}, 3, "does not hold a key-encryption key"},
+		"the key of other data":       {serve(sealed), 8, "not the key-encryption key of this installation"},
+		"status of no server":         {[]string{"status", "--data", path("new")}, 9, "no server is running"},
+		"a check of an empty one":     {[]string{"store", "check", "--data", path("empty")}, 1, "no such file or directory"},
+		"a check of no folder":        {[]string{"store", "check", "--data", path("new")}, 1, "no such file or directory"},
+		"a folder for the config":     {[]string{"serve", "--config", dir}, 3, "cannot be read"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := tree(t, dir) + tree(t, newer) + tree(t, damaged) + tree(t, foreign)
@@ -217,6 +218,12 @@ func TestNothingThatWasTypedIsRepeated(t *testing.T) {
 		{"config", planted}, {"config", "check", planted}, {"config", "check", "--header-prefix", planted}, {"config", "settings", planted},
 		{"status", planted}, {"status", "--json=" + planted}, {"status", "--data", filepath.Join(dir, planted)}, {"status", "--data", dir + strings.Repeat("/"+planted, 20)},
 		{"store", planted}, {"store", "check", planted}, {"store", "check", "--data", filepath.Join(dir, planted)}, {"version", planted},
+		{"key", "create", filepath.Join(dir, planted, planted)}, {"key", "drop-kek", planted, "--data", dir}, {"key", "rotate-tenant", planted, "--data", dir},
+		{"tenant", "create", planted, "--data", dir}, {"tenant", "delete", planted, "--data", dir}, {"tenant", "delete", planted, "--yes", "--data", dir},
+		{"application", "list", planted}, {"application", "list", "--tenant", planted, "--data", dir}, {"application", "create", planted},
+		{"application", "create", "a", "--tenant", planted, "--rules", filepath.Join(dir, planted), "--data", dir},
+		{"audit", "verify", planted, "--data", dir}, {"audit", "verify", planted, "--checkpoint", filepath.Join(dir, planted), "--data", dir},
+		{"audit", "check-export", filepath.Join(dir, planted)}, {"audit", "export", "a", "--from", planted, "--data", dir}, {"audit", "retain", planted, "--keep", planted, "--data", dir},
 	} {
 		got := call(t, args...)
 		if strings.Contains(got.out+got.err, planted[:8]) {
@@ -238,7 +245,11 @@ func TestASettingMayComeFromAVariable(t *testing.T) {
 func TestConfigCheckPrintsEverySettingAndItsSource(t *testing.T) {
 	dir := t.TempDir()
 	file := mustWrite(t, filepath.Join(dir, "tokenkeep.yaml"), "log:\n  level: warn\ndata: "+filepath.Join(dir, "data")+"\n")
-	t.Setenv("TOKENKEEP_KEK_VALUE", planted)
+	kek, err := os.ReadFile(keyFile(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("TOKENKEEP_KEK_VALUE", string(kek))
 	t.Setenv("TOKENKEEP_TIMEOUT_IDLE", "30s")
 	got := call(t, "config", "check", "--config", file, "--max-body", "2048")
 	if got.code != 0 || got.err != "" || !strings.HasSuffix(got.out, "The configuration is good.\n") {
@@ -254,7 +265,7 @@ func TestConfigCheckPrintsEverySettingAndItsSource(t *testing.T) {
 			t.Errorf("config check leaves %s out", s.Name)
 		}
 	}
-	if strings.Contains(got.out, planted) {
+	if strings.Contains(got.out, string(kek[:20])) || strings.Contains(got.out, string(kek[len(kek)/2:])) {
 		t.Error("config check prints the key")
 	}
 	if _, err := os.Stat(filepath.Join(dir, "data")); !os.IsNotExist(err) {

@@ -63,7 +63,10 @@ type Server struct {
 
 // Check says whether New would refuse the configuration. It opens nothing.
 func Check(c *config.Config) error {
-	if err := c.Validate(); err != nil || c.TLSCertFile == "" {
+	if err := c.Validate(); err != nil {
+		return err
+	}
+	if _, err := openKMS(c); err != nil || c.TLSCertFile == "" {
 		return err
 	}
 	_, err := loadCertificate(c.TLSCertFile, c.TLSKeyFile)
