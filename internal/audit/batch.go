@@ -32,9 +32,10 @@ func newBatch(keys *keyring.Keys, last store.LogBatch, entries []store.LogEntry,
 		leaves[i] = leaf{p, hashEntry(keys.Tenant(), e)}
 		sealed[i] = p.position()
 	}
+	verifier := keys.Verifier()
 	head := Checkpoint{
 		Tenant: keys.Tenant(), Number: last.Number + 1, Entries: len(entries),
-		Root: merkle(hashLeaves(leaves), nil), SealedAt: now.Time(), PublicKey: string(keys.Verifier().PEM()),
+		Root: merkle(hashLeaves(leaves), nil), SealedAt: now.Time(), PublicKey: string(verifier.PEM()),
 	}
 	copy(head.Previous[:], last.Link)
 	head.Link = head.link()
@@ -42,7 +43,7 @@ func newBatch(keys *keyring.Keys, last store.LogBatch, entries []store.LogEntry,
 	if err != nil {
 		return store.LogBatch{}, nil, fmt.Errorf("audit: sign: %w", err)
 	}
-	public, err := publicDER(keys.Verifier())
+	public, err := publicDER(verifier)
 	if err != nil {
 		return store.LogBatch{}, nil, err
 	}

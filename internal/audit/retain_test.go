@@ -123,18 +123,18 @@ func TestRetainLeavesEvidence(t *testing.T) {
 func TestManySmallBatchesAreDroppedWithFewEntries(t *testing.T) {
 	w := newWorld(t)
 	tenant := w.tenant()
-	for range 300 {
+	for range 140 {
 		w.write(tenant, 1)
 		w.seal(tenant, 1)
 	}
 	w.clock.Advance(time.Hour)
-	if got, want := w.retain(tenant, time.Minute), (audit.Retained{Batches: 300, Entries: 300, Through: 300}); got != want {
+	if got, want := w.retain(tenant, time.Minute), (audit.Retained{Batches: 140, Entries: 140, Through: 140}); got != want {
 		t.Errorf("Retain = %+v, want %+v", got, want)
 	}
-	if got := len(w.entries(tenant)); got != 3 {
-		t.Errorf("%d entries say so, want 3", got)
+	if got := len(w.entries(tenant)); got != 2 {
+		t.Errorf("%d entries say so, want 2", got)
 	}
-	w.clean(tenant, nil, 0, 3)
+	w.clean(tenant, nil, 0, 2)
 }
 
 func TestRetainOfATenantWithoutKeys(t *testing.T) {

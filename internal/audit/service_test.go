@@ -284,23 +284,33 @@ func TestRefusedAttemptsOfOneCallerAreBounded(t *testing.T) {
 }
 
 func TestTheTableOfRefusedCallersIsBounded(t *testing.T) {
-	if testing.Short() {
-		t.Skip("writes an entry for each of many callers")
-	}
-	t.Parallel()
 	w := newWorld(t)
+	r := prometheus.NewRegistry()
+	s := audit.New(w.store, w.ring, audit.Options{Now: w.clock.Now, Metrics: r})
 	tenant := w.tenant()
-	first := accesstest.Caller(t, tenant, application)
-	for range audit.RefusedBurst {
-		w.service.Refused(t.Context(), first, refusal(access.TokenRead), audit.Attempt{})
+	// What is tried counts, whether it could be written or not.
+	if err := w.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	attempt := func(application string, n int) {
+		for range n {
+			s.Refused(t.Context(), accesstest.Caller(t, tenant, application), refusal(access.TokenRead), audit.Attempt{})
+		}
+	}
+	attempt(application, audit.RefusedBurst+1)
+	if got := refused(t, r, "suppressed"); got != 1 {
+		t.Fatalf("%v attempts were suppressed, want 1", got)
 	}
 	for i := range audit.RefusedCallers {
-		w.service.Refused(t.Context(), accesstest.Caller(t, tenant, fmt.Sprint(i)), refusal(access.TokenRead), audit.Attempt{})
+		attempt(fmt.Sprint(i), 1)
 	}
-	before := len(w.entries(tenant))
-	w.service.Refused(t.Context(), first, refusal(access.TokenRead), audit.Attempt{})
-	if got := len(w.entries(tenant)); got != before+1 {
-		t.Errorf("the caller that was quiet longest is still remembered: %d entries, want %d", got, before+1)
+	attempt(application, 1)
+	if got := refused(t, r, "suppressed"); got != 1 {
+		t.Error("the caller that was quiet longest is still remembered")
+	}
+	attempt(fmt.Sprint(audit.RefusedCallers-1), audit.RefusedBurst)
+	if got := refused(t, r, "suppressed"); got != 2 {
+		t.Error("the caller that came last is not remembered any more")
 	}
 }
 

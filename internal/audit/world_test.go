@@ -34,6 +34,7 @@ type world struct {
 	clock   *clock
 	service *audit.Service
 	sealer  *audit.Sealer
+	db      *sql.DB // see raw
 }
 
 // clock is a clock that stands still until it is told to go on.
@@ -190,12 +191,15 @@ func (w *world) checkpoint(tenant string) *audit.Checkpoint {
 // raw opens the database behind the store's back.
 func (w *world) raw() *sql.DB {
 	w.t.Helper()
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(w.dir, "tokenkeep.db")+"?_pragma=busy_timeout(5000)")
-	if err != nil {
-		w.t.Fatal(err)
+	if w.db == nil {
+		db, err := sql.Open("sqlite", "file:"+filepath.Join(w.dir, "tokenkeep.db")+"?_pragma=busy_timeout(5000)")
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		w.t.Cleanup(func() { _ = db.Close() })
+		w.db = db
 	}
-	w.t.Cleanup(func() { _ = db.Close() })
-	return db
+	return w.db
 }
 
 // tamper changes rows behind the store's back, and fails when it changed none.
