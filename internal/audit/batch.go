@@ -150,6 +150,37 @@ func (b *batch) readEntries(ctx context.Context, tx store.Tx) error {
 	return nil
 }
 
+// readAtOnce is how many batches one look at the store reads.
+const readAtOnce = 8
+
+// readBatches reads some batches behind a number, with their entries if asked,
+// and the number of the last batch there is.
+func (s *Service) readBatches(ctx context.Context, tenant string, after int64, entries bool) (batches []*batch, total int64, err error) {
+	err = s.store.View(ctx, tenant, func(tx store.Tx) error {
+		batches = nil
+		rows, err := tx.LogBatches(ctx, after, readAtOnce)
+		if err != nil || len(rows) == 0 {
+			return err
+		}
+		for _, row := range rows {
+			b := parseBatch(tenant, row)
+			if entries && !b.dropped {
+				if err := b.readEntries(ctx, tx); err != nil {
+					return err
+				}
+			}
+			batches = append(batches, b)
+		}
+		last, err := tx.LastLogBatch(ctx)
+		total = last.Number
+		return err
+	})
+	if err != nil {
+		return nil, 0, fmt.Errorf("audit: read batches: %w", err)
+	}
+	return batches, total, nil
+}
+
 // trust is the key against which signatures are verified.
 type trust struct {
 	verifier *keyring.Verifier

@@ -117,15 +117,15 @@ func (s *Service) Export(ctx context.Context, tenant string, r Range, w io.Write
 	if err != nil {
 		return done, err
 	}
-	v := &verifier{Service: s, tenant: tenant}
-	if v.trust, err = s.trust(ctx, tenant, nil); err != nil {
+	trust, err := s.trust(ctx, tenant, nil)
+	if err != nil {
 		return done, err
 	}
 	if err := writeLines(w, exportHead{lineExport, exportFormat, tenant, r}); err != nil {
 		return done, err
 	}
 	for {
-		batches, total, err := v.readBatches(ctx, done.Last, !v.trust.deleted)
+		batches, total, err := s.readBatches(ctx, tenant, done.Last, !trust.deleted)
 		if err != nil {
 			return done, err
 		}

@@ -12,75 +12,6 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
 
-// Kind is what was done to a log.
-type Kind string
-
-// The kinds of findings.
-const (
-	Removed      Kind = "removed"       // an entry is not there any more
-	Changed      Kind = "changed"       // an entry says something else than when it was sealed
-	Inserted     Kind = "inserted"      // an entry is in no batch and does not wait for one
-	Doubled      Kind = "doubled"       // an entry is in two batches
-	BatchRemoved Kind = "batch removed" // the record of a batch is not there any more
-	BatchChanged Kind = "batch changed" // the record of a batch is not the one that was signed
-	Truncated    Kind = "truncated"     // the log ends before the checkpoint
-	Forked       Kind = "forked"        // the log went another way than the checkpoint says
-)
-
-// Finding is one thing that is wrong with a log.
-type Finding struct {
-	Kind Kind `json:"kind"`
-	// Batch is the one concerned; 0 for an entry that belongs to none.
-	Batch int64 `json:"batch,omitempty"`
-	// ID and CreatedAt name the entry: for a batch, its first as far as known.
-	ID        string     `json:"id,omitempty"`
-	CreatedAt *time.Time `json:"created_at,omitempty"`
-	// Line is that of an export.
-	Line   int64  `json:"line,omitempty"`
-	Detail string `json:"detail,omitempty"`
-
-	order place // where it stands among others
-}
-
-func (f Finding) String() string {
-	s := string(f.Kind)
-	for _, part := range []struct{ name, value string }{
-		{"batch", nonZero(f.Batch)}, {"line", nonZero(f.Line)}, {"entry", f.ID}, {"of", stamp(f.CreatedAt)},
-	} {
-		if part.value != "" {
-			s += ", " + part.name + " " + part.value
-		}
-	}
-	if f.Detail != "" {
-		s += ": " + f.Detail
-	}
-	return s
-}
-
-func nonZero(n int64) string {
-	if n == 0 {
-		return ""
-	}
-	return decimal(n)
-}
-
-func stamp(t *time.Time) string {
-	if t == nil {
-		return ""
-	}
-	return t.Format(time.RFC3339Nano)
-}
-
-// about is a finding that names an entry.
-func about(kind Kind, number int64, p place, detail string) Finding {
-	f := Finding{Kind: kind, Batch: number, Detail: detail, order: p}
-	if p != (place{}) {
-		at := p.at.Time()
-		f.ID, f.CreatedAt = p.id.String(), &at
-	}
-	return f
-}
-
 // Verification is what Verify found.
 type Verification struct {
 	Tenant  string `json:"tenant_id"`
@@ -111,15 +42,11 @@ type Verification struct {
 // Clean reports whether nothing was found.
 func (v *Verification) Clean() bool { return v.Found == 0 }
 
-// The bounds of verification: how much one look at the store reads, and how
-// many findings of one pass are listed.
-const (
-	verifyBatches = 8
-	maxFindings   = 100
-)
+// maxFindings is how many findings of one pass are listed.
+const maxFindings = 100
 
-// verifier is a verification under way.
-type verifier struct {
+// examiner is a verification under way.
+type examiner struct {
 	*Service
 	tenant     string
 	trust      trust
@@ -155,7 +82,7 @@ func (s *Service) Verify(ctx context.Context, tenant string, c *Checkpoint, prog
 	if err != nil {
 		return nil, err
 	}
-	v := &verifier{Service: s, tenant: tenant, trust: t, checkpoint: c, progress: progress, result: &Verification{
+	v := &examiner{Service: s, tenant: tenant, trust: t, checkpoint: c, progress: progress, result: &Verification{
 		Tenant: tenant, Deleted: t.deleted, KeySource: t.source, PublicKey: string(t.verifier.PEM()), Findings: []Finding{},
 	}}
 	_, _ = rand.Read(v.key[:]) // never fails
@@ -178,7 +105,7 @@ func (s *Service) Verify(ctx context.Context, tenant string, c *Checkpoint, prog
 }
 
 // found notes a finding.
-func (v *verifier) found(f Finding) {
+func (v *examiner) found(f Finding) {
 	v.result.Found++
 	if v.listed < maxFindings {
 		v.listed++
@@ -195,10 +122,10 @@ type chain struct {
 }
 
 // verifyBatches follows the chain from the first batch to the last.
-func (v *verifier) verifyBatches(ctx context.Context) error {
+func (v *examiner) verifyBatches(ctx context.Context) error {
 	var c chain
 	for {
-		batches, total, err := v.readBatches(ctx, c.number, !v.trust.deleted)
+		batches, total, err := v.readBatches(ctx, v.tenant, c.number, !v.trust.deleted)
 		if err != nil {
 			return err
 		}
@@ -212,36 +139,8 @@ func (v *verifier) verifyBatches(ctx context.Context) error {
 	}
 }
 
-// readBatches reads some batches behind a number, with their entries if asked,
-// and the number of the last batch there is.
-func (v *verifier) readBatches(ctx context.Context, after int64, entries bool) (batches []*batch, total int64, err error) {
-	err = v.store.View(ctx, v.tenant, func(tx store.Tx) error {
-		batches = nil
-		rows, err := tx.LogBatches(ctx, after, verifyBatches)
-		if err != nil || len(rows) == 0 {
-			return err
-		}
-		for _, row := range rows {
-			b := parseBatch(v.tenant, row)
-			if entries && !b.dropped {
-				if err := b.readEntries(ctx, tx); err != nil {
-					return err
-				}
-			}
-			batches = append(batches, b)
-		}
-		last, err := tx.LastLogBatch(ctx)
-		total = last.Number
-		return err
-	})
-	if err != nil {
-		return nil, 0, fmt.Errorf("audit: read batches: %w", err)
-	}
-	return batches, total, nil
-}
-
 // verifyBatch checks one batch, its place in the chain and its entries.
-func (v *verifier) verifyBatch(c *chain, b *batch) {
+func (v *examiner) verifyBatch(c *chain, b *batch) {
 	number := b.head.Number
 	for n := c.number + 1; n < number; n++ {
 		if v.listed == maxFindings {
@@ -278,11 +177,12 @@ func (v *verifier) verifyBatch(c *chain, b *batch) {
 		c.end = b.leaves[n-1].place
 	}
 	v.compareCheckpoint(b)
-	v.result.Head = &b.head
+	head := b.head
+	v.result.Head = &head
 }
 
 // verifyEntries compares the stored entries with what the batch lists.
-func (v *verifier) verifyEntries(b *batch) {
+func (v *examiner) verifyEntries(b *batch) {
 	for i, l := range b.leaves {
 		if b.entries == nil {
 			v.match(b.head.Number, l.place)
@@ -303,7 +203,7 @@ func (v *verifier) verifyEntries(b *batch) {
 }
 
 // compareCheckpoint looks whether the log passes through the checkpoint.
-func (v *verifier) compareCheckpoint(b *batch) {
+func (v *examiner) compareCheckpoint(b *batch) {
 	c := v.checkpoint
 	if c == nil || b.head.Number != c.Number || b.head.Link == c.Link {
 		return
@@ -313,7 +213,7 @@ func (v *verifier) compareCheckpoint(b *batch) {
 
 // verifyCheckpoint looks whether the log reaches the checkpoint, and whether
 // both are signed with one key.
-func (v *verifier) verifyCheckpoint() {
+func (v *examiner) verifyCheckpoint() {
 	c := v.checkpoint
 	if c == nil {
 		return
@@ -339,7 +239,7 @@ const maxUnsaid = 1 << 16
 // marked as dropped behind the one that the entry names was emptied by somebody
 // else. It asks when all batches were read, because retention may have come
 // further meanwhile.
-func (v *verifier) verifyRetention(ctx context.Context) error {
+func (v *examiner) verifyRetention(ctx context.Context) error {
 	if v.result.Dropped == 0 {
 		return nil
 	}

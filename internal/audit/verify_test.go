@@ -216,6 +216,9 @@ func TestAnEntryMovedToAnotherTenantIsFoundThereToo(t *testing.T) {
 }
 
 func TestALogOfManyPagesIsVerifiedAndOneInsertedEntryIsNamed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("writes thousands of entries")
+	}
 	w := newWorld(t)
 	tenant := w.tenant()
 	const n = 2*audit.PageSize + 100

@@ -35,7 +35,7 @@ func (s *sum) add(k sum)  { s[0] += k[0]; s[1] += k[1] }
 func (s *sum) take(k sum) { s[0] -= k[0]; s[1] -= k[1] }
 
 // keyed returns the hash of a place.
-func (v *verifier) keyed(p place) sum {
+func (v *examiner) keyed(p place) sum {
 	var b [len(v.key) + placeSize]byte
 	copy(b[:], v.key[:])
 	binary.BigEndian.PutUint64(b[len(v.key):], uint64(p.at))
@@ -60,7 +60,7 @@ type stretch struct {
 }
 
 // walk reads the places of the whole log.
-func (v *verifier) walk(ctx context.Context) error {
+func (v *examiner) walk(ctx context.Context) error {
 	for p := (page{}); ; {
 		s, err := v.look(ctx, page{after: p.end, dropped: p.dropped}, pageSize)
 		if err != nil {
@@ -88,7 +88,7 @@ func (v *verifier) walk(ctx context.Context) error {
 
 // look reads a page as it is now. With a size, the page ends where so many
 // places are read.
-func (v *verifier) look(ctx context.Context, p page, size int) (s stretch, err error) {
+func (v *examiner) look(ctx context.Context, p page, size int) (s stretch, err error) {
 	err = v.store.View(ctx, v.tenant, func(tx store.Tx) error {
 		s = stretch{page: page{after: p.after, end: p.end}}
 		last, err := tx.LastLogBatch(ctx)
@@ -168,7 +168,7 @@ func (s *stretch) split(rows, queue []place) {
 }
 
 // match takes an entry of a batch out of the page in which it was seen.
-func (v *verifier) match(number int64, at place) {
+func (v *examiner) match(number int64, at place) {
 	i, _ := slices.BinarySearchFunc(v.pages, at, func(p page, at place) int {
 		if p.end == nil || p.end.compare(at) >= 0 {
 			return 1
@@ -181,7 +181,7 @@ func (v *verifier) match(number int64, at place) {
 }
 
 // nameInserted looks closely at the pages that did not come to nothing.
-func (v *verifier) nameInserted(ctx context.Context) error {
+func (v *examiner) nameInserted(ctx context.Context) error {
 	var odd []page
 	for _, p := range v.pages {
 		if p.rest != (sum{}) {
@@ -198,7 +198,7 @@ func (v *verifier) nameInserted(ctx context.Context) error {
 }
 
 // lookClosely holds the places of some pages against those of all batches.
-func (v *verifier) lookClosely(ctx context.Context, pages []page) error {
+func (v *examiner) lookClosely(ctx context.Context, pages []page) error {
 	batchesOf := make(map[place][]int64)
 	for _, p := range pages {
 		s, err := v.look(ctx, p, 0)
@@ -210,7 +210,7 @@ func (v *verifier) lookClosely(ctx context.Context, pages []page) error {
 		}
 	}
 	for number := int64(0); ; {
-		batches, total, err := v.readBatches(ctx, number, false)
+		batches, total, err := v.readBatches(ctx, v.tenant, number, false)
 		if err != nil {
 			return err
 		}
