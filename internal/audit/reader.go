@@ -207,7 +207,7 @@ func (x *exportReader) nextEntry(line []byte) *Finding {
 // complete checks that no entry of the batch that ends here is missing.
 func (x *exportReader) complete() *Finding {
 	b := x.batch
-	if b != nil && x.result.whole() && !b.Dropped && x.entries != b.Checkpoint.Entries {
+	if b != nil && x.result.whole() && !b.Dropped && x.entries != b.Entries {
 		return &Finding{Kind: Removed, Batch: b.Number, Detail: "entries at the end of this batch are not there"}
 	}
 	return nil
