@@ -92,6 +92,8 @@ func requests(t *testing.T, s *sqlite.Store) {
 			func() error { _, err := tx.LogEntry(ctx, *after); return err },
 			func() error { _, err := tx.LogPositions(ctx, nil, 10); return err },
 			func() error { _, err := tx.LogPositions(ctx, after, 10); return err },
+			func() error { _, err := tx.UnsealedLogPositions(ctx, nil, 10); return err },
+			func() error { _, err := tx.UnsealedLogPositions(ctx, after, 10); return err },
 			func() error { _, err := tx.UnsealedLog(ctx, 10); return err },
 			func() error { _, err := tx.CountUnsealedLog(ctx); return err },
 			func() error { _, err := tx.LogBatches(ctx, 0, 10); return err },
@@ -104,6 +106,8 @@ func requests(t *testing.T, s *sqlite.Store) {
 	_, err := s.AllTenants().Tenants(ctx, "", 10)
 	fail(err)
 	_, err = s.AllTenants().ExpiredTokens(ctx, 1, 10)
+	fail(err)
+	_, err = s.AllTenants().UnsealedTenants(ctx, "", 10)
 	fail(err)
 	_, err = s.AllTenants().Setting(ctx, "x")
 	fail(err)

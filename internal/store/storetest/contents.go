@@ -244,6 +244,9 @@ var methods = []method{
 	}},
 	{"LogPositions", false, nil, func(ctx context.Context, tx store.Tx) (int, error) { return some(tx.LogPositions(ctx, nil, 10)) }},
 	{"UnsealedLog", false, nil, func(ctx context.Context, tx store.Tx) (int, error) { return some(tx.UnsealedLog(ctx, 10)) }},
+	{"UnsealedLogPositions", false, nil, func(ctx context.Context, tx store.Tx) (int, error) {
+		return some(tx.UnsealedLogPositions(ctx, nil, 10))
+	}},
 	{"CountUnsealedLog", false, nil, func(ctx context.Context, tx store.Tx) (int, error) { return number(tx.CountUnsealedLog(ctx)) }},
 	{"AppendLogBatch", true, store.ErrConflict, func(ctx context.Context, tx store.Tx) (int, error) {
 		last, err := tx.LastLogBatch(ctx)
