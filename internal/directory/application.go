@@ -369,7 +369,7 @@ func (s *Service) CreateKey(ctx context.Context, c access.Caller, application st
 	if err != nil {
 		return Key{}, err
 	}
-	err = s.store.Update(ctx, c.Tenant(), func(tx store.Tx) error {
+	err = s.update(ctx, c, func(tx store.Tx) error {
 		a, r, err := read(ctx, tx, keys, application)
 		if err != nil {
 			return err
@@ -434,7 +434,7 @@ func (s *Service) DeleteKey(ctx context.Context, c access.Caller, application, i
 	if err != nil {
 		return err
 	}
-	return s.store.Update(ctx, c.Tenant(), func(tx store.Tx) error {
+	return s.update(ctx, c, func(tx store.Tx) error {
 		if _, _, err := read(ctx, tx, keys, application); err != nil {
 			return err
 		}

@@ -65,11 +65,27 @@ func checkName(f *fault.Fields, name string) {
 
 // logged runs a change or a look with its entry in one transaction.
 func (s *Service) logged(ctx context.Context, c access.Caller, entityType, entityID string, op audit.Operation, fn func(store.Tx) error) error {
-	err := s.store.Update(ctx, c.Tenant(), func(tx store.Tx) error {
+	return s.update(ctx, c, func(tx store.Tx) error {
 		if err := fn(tx); err != nil {
 			return err
 		}
 		return tx.AppendLog(ctx, audit.Entry(c, s.now(), entityType, entityID, op))
+	})
+}
+
+// update runs fn on the rows of the caller's tenant, unless that is gone or
+// going: a request that was let in before must not leave rows behind those
+// that a deletion removes.
+func (s *Service) update(ctx context.Context, c access.Caller, fn func(store.Tx) error) error {
+	err := s.store.Update(ctx, c.Tenant(), func(tx store.Tx) error {
+		t, err := tx.TenantRow(ctx)
+		if err != nil {
+			return notFound(err, errNoTenant)
+		}
+		if t.Deleting {
+			return errTenantIsGone
+		}
+		return fn(tx)
 	})
 	if errors.Is(err, store.ErrNoTenant) {
 		return errNoTenant // the operator named one that cannot exist

@@ -159,9 +159,6 @@ func (s *Service) shred(ctx context.Context, c access.Caller) error {
 		if err != nil {
 			return notFound(err, errNoTenant)
 		}
-		if r.Deleting {
-			return errTenantIsGone
-		}
 		r.Deleting = true
 		return tx.ReplaceTenant(ctx, r)
 	})
