@@ -173,7 +173,9 @@ func (s *Service) destroyKeys(ctx context.Context, tenant string) error {
 	if err == nil {
 		err = s.seal(ctx, tenant)
 	}
-	if err != nil && !errors.Is(err, keyring.ErrNoKeys) {
+	// Keys that do not open sign nothing, today or later: they go unsealed.
+	lost := errors.Is(err, keyring.ErrNoKeys) || errors.Is(err, keyring.ErrUnwrap) || errors.Is(err, keyring.ErrDamaged)
+	if err != nil && !lost {
 		return fmt.Errorf("seal the log for the last time: %w", err)
 	}
 	if err := s.store.Update(ctx, tenant, func(tx store.Tx) error { return tx.DestroyKeysets(ctx) }); err != nil {
@@ -191,25 +193,32 @@ const rowsPerStep = 500
 
 // FinishDeletions destroys the keys and removes the rows of tenants that are
 // being deleted, a bounded number at a time, so that nobody waits behind it.
+// One that fails does not keep the others.
 func (s *Service) FinishDeletions(ctx context.Context) error {
-	return s.eachTenant(ctx, func(t store.Tenant) error {
-		if !t.Deleting {
-			return nil
+	var failed []error
+	err := s.eachTenant(ctx, func(t store.Tenant) error {
+		if t.Deleting {
+			failed = append(failed, s.finishDeletion(ctx, t.ID))
 		}
-		if err := s.destroyKeys(ctx, t.ID); err != nil {
-			return err
-		}
-		for more := true; more; {
-			err := s.store.Update(ctx, t.ID, func(tx store.Tx) (err error) {
-				more, err = tx.DeleteTenantRows(ctx, rowsPerStep)
-				return err
-			})
-			if err != nil {
-				return fmt.Errorf("delete rows of a tenant: %w", err)
-			}
-		}
-		return nil
+		return ctx.Err()
 	})
+	return errors.Join(append(failed, err)...)
+}
+
+func (s *Service) finishDeletion(ctx context.Context, tenant string) error {
+	if err := s.destroyKeys(ctx, tenant); err != nil {
+		return err
+	}
+	for more := true; more; {
+		err := s.store.Update(ctx, tenant, func(tx store.Tx) (err error) {
+			more, err = tx.DeleteTenantRows(ctx, rowsPerStep)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("delete rows of a tenant: %w", err)
+		}
+	}
+	return nil
 }
 
 // eachTenant goes through all tenants of the installation.
