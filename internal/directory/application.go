@@ -94,12 +94,35 @@ func keyOf(k store.Key) Key {
 
 // read returns an application with its rules opened and its keys listed.
 func read(ctx context.Context, tx store.Tx, keys *keyring.Keys, id string) (Application, store.Application, error) {
-	r, err := tx.Application(ctx, id)
+	r, err := rowOf(ctx, tx, id)
 	if err != nil {
-		return Application{}, r, notFound(err, errNoApplication)
+		return Application{}, r, err
 	}
 	a, err := opened(ctx, tx, keys, r)
 	return a, r, err
+}
+
+// rowOf returns an application as it is stored. What does not show the rules
+// does not open them: keys of an application whose rules are damaged must
+// still be found and revoked, and the rules replaced.
+func rowOf(ctx context.Context, tx store.Tx, id string) (store.Application, error) {
+	r, err := tx.Application(ctx, id)
+	return r, notFound(err, errNoApplication)
+}
+
+// keysOfRow returns a stored application with its keys.
+func keysOfRow(ctx context.Context, tx store.Tx, id string) (r store.Application, list []Key, err error) {
+	if r, err = rowOf(ctx, tx, id); err != nil {
+		return r, nil, err
+	}
+	rows, err := tx.Keys(ctx, id)
+	if err != nil {
+		return r, nil, fmt.Errorf("list keys: %w", err)
+	}
+	for _, k := range rows {
+		list = append(list, keyOf(k))
+	}
+	return r, list, nil
 }
 
 func opened(ctx context.Context, tx store.Tx, keys *keyring.Keys, r store.Application) (Application, error) {
@@ -274,7 +297,7 @@ func (s *Service) ReplaceApplication(ctx context.Context, c access.Caller, id st
 		return Application{}, err
 	}
 	err = s.logged(ctx, c, audit.Application, id, audit.Update, func(tx store.Tx) error {
-		_, r, err := read(ctx, tx, keys, id)
+		r, err := rowOf(ctx, tx, id)
 		if err != nil {
 			return err
 		}
@@ -370,14 +393,14 @@ func (s *Service) CreateKey(ctx context.Context, c access.Caller, application st
 		return Key{}, err
 	}
 	err = s.update(ctx, c, func(tx store.Tx) error {
-		a, r, err := read(ctx, tx, keys, application)
+		r, there, err := keysOfRow(ctx, tx, application)
 		if err != nil {
 			return err
 		}
-		if len(a.Keys) >= maxKeys {
+		if len(there) >= maxKeys {
 			return errManyKeys
 		}
-		k, text, err := s.addKey(ctx, tx, keys, c, r, a.Keys)
+		k, text, err := s.addKey(ctx, tx, keys, c, r, there)
 		if err != nil {
 			return err
 		}
@@ -393,13 +416,11 @@ func (s *Service) CreateKey(ctx context.Context, c access.Caller, application st
 
 // Keys returns the keys of an application, oldest first.
 func (s *Service) Keys(ctx context.Context, c access.Caller, application string) (list []Key, err error) {
-	keys, err := s.keysFor(ctx, c, access.ApplicationRead)
-	if err != nil {
+	if err := c.Require(access.ApplicationRead); err != nil {
 		return nil, err
 	}
 	err = s.logged(ctx, c, audit.Key, audit.Many, audit.Read, func(tx store.Tx) error {
-		a, _, err := read(ctx, tx, keys, application)
-		list = a.Keys
+		_, list, err = keysOfRow(ctx, tx, application)
 		return err
 	})
 	return list, err
@@ -407,16 +428,15 @@ func (s *Service) Keys(ctx context.Context, c access.Caller, application string)
 
 // Key returns one key of an application.
 func (s *Service) Key(ctx context.Context, c access.Caller, application, id string) (out Key, err error) {
-	keys, err := s.keysFor(ctx, c, access.ApplicationRead)
-	if err != nil {
+	if err := c.Require(access.ApplicationRead); err != nil {
 		return Key{}, err
 	}
 	err = s.logged(ctx, c, audit.Key, id, audit.Read, func(tx store.Tx) error {
-		a, _, err := read(ctx, tx, keys, application)
+		_, list, err := keysOfRow(ctx, tx, application)
 		if err != nil {
 			return err
 		}
-		for _, k := range a.Keys {
+		for _, k := range list {
 			if k.ID == id {
 				out = k
 				return nil
@@ -430,12 +450,11 @@ func (s *Service) Key(ctx context.Context, c access.Caller, application, id stri
 // DeleteKey revokes a key. One that is gone already is no fault: whoever
 // retries wants it gone.
 func (s *Service) DeleteKey(ctx context.Context, c access.Caller, application, id string) error {
-	keys, err := s.keysFor(ctx, c, access.ApplicationUpdate)
-	if err != nil {
+	if err := c.Require(access.ApplicationUpdate); err != nil {
 		return err
 	}
 	return s.update(ctx, c, func(tx store.Tx) error {
-		if _, _, err := read(ctx, tx, keys, application); err != nil {
+		if _, err := rowOf(ctx, tx, application); err != nil {
 			return err
 		}
 		if err := tx.DeleteKey(ctx, application, id); errors.Is(err, store.ErrNotFound) {
