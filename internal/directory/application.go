@@ -126,7 +126,7 @@ func keysOfRow(ctx context.Context, tx store.Tx, id string) (r store.Application
 }
 
 func opened(ctx context.Context, tx store.Tx, keys *keyring.Keys, r store.Application) (Application, error) {
-	rules, err := openJSON[access.Rule](keys, r.ID, keyring.FieldApplicationRules, r.Rules)
+	rules, err := openGrant(keys, r)
 	if err != nil {
 		return Application{}, err
 	}
@@ -194,8 +194,7 @@ func (s *Service) prepare(keys *keyring.Keys, c access.Caller, kind access.Appli
 		ID: access.NewID(), Name: in.Name, Type: string(kind), Permissions: in.Permissions, ExpiresAt: store.At(in.ExpiresAt),
 		CreatedBy: c.Application(), CreatedAt: store.At(s.now()), Version: 1,
 	}}
-	var err error
-	if p.row.Rules, err = sealJSON(keys, p.row.ID, keyring.FieldApplicationRules, in.Rules); err != nil {
+	if err := sealGrant(keys, &p.row, in.Rules); err != nil {
 		return p, err
 	}
 	if !in.WithoutKey {
@@ -315,7 +314,7 @@ func (s *Service) ReplaceApplication(ctx context.Context, c access.Caller, id st
 			return err
 		}
 		r.Name, r.Permissions, r.ExpiresAt = in.Name, in.Permissions, store.At(in.ExpiresAt)
-		if r.Rules, err = sealJSON(keys, id, keyring.FieldApplicationRules, in.Rules); err != nil {
+		if err := sealGrant(keys, &r, in.Rules); err != nil {
 			return err
 		}
 		r.ModifiedBy, r.ModifiedAt = c.Application(), store.At(s.now())

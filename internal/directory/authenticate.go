@@ -51,12 +51,12 @@ func (s *Service) Authenticate(ctx context.Context, text secret.Text) (access.Ca
 	if subtle.ConstantTimeCompare(found.Hash, hash) != 1 || kind.KeyKind() != k.Kind() {
 		return access.Caller{}, errUnknownKey
 	}
+	rules, err := openGrant(keys, a)
+	if err != nil {
+		return access.Caller{}, fmt.Errorf("open grant: %w", err)
+	}
 	if !a.ExpiresAt.IsZero() && a.ExpiresAt <= store.At(s.now()) {
 		return access.Caller{}, errExpired
-	}
-	rules, err := openJSON[access.Rule](keys, a.ID, keyring.FieldApplicationRules, a.Rules)
-	if err != nil {
-		return access.Caller{}, err
 	}
 	grant, err := access.NewGrant(a.Permissions, rules)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -93,30 +94,40 @@ func (s *Service) update(ctx context.Context, c access.Caller, fn func(store.Tx)
 	return err
 }
 
-// sealJSON seals a value for a field of a record; nil when it is empty.
-func sealJSON[T any](keys *keyring.Keys, record, field string, v []T) ([]byte, error) {
-	if len(v) == 0 {
-		return nil, nil
-	}
-	b, err := json.Marshal(v)
-	if err != nil {
-		return nil, fmt.Errorf("encode %s: %w", field, err)
-	}
-	return keys.Seal(record, field, b)
+// sealedGrant is all that decides what an application may do. It is sealed as
+// one, for this application alone, although the row has some of it in clear:
+// whoever can write to the database, and has a key, must not give that key
+// more by changing a row, or by taking the rules away that hold it back.
+type sealedGrant struct {
+	Type        string        `json:"type"`
+	Permissions []string      `json:"permissions,omitempty"`
+	Rules       []access.Rule `json:"rules,omitempty"`
+	ExpiresAt   store.Time    `json:"expires_at,omitempty"`
 }
 
-func openJSON[T any](keys *keyring.Keys, record, field string, sealed []byte) (v []T, err error) {
-	if sealed == nil {
-		return nil, nil
+func sealGrant(keys *keyring.Keys, r *store.Application, rules []access.Rule) error {
+	b, err := json.Marshal(sealedGrant{r.Type, r.Permissions, rules, r.ExpiresAt})
+	if err != nil {
+		return fmt.Errorf("encode a grant: %w", err)
 	}
-	b, err := keys.Open(record, field, sealed)
+	r.Rules, err = keys.Seal(r.ID, keyring.FieldApplicationRules, b)
+	return err
+}
+
+// openGrant returns the rules of an application whose row says what was sealed.
+func openGrant(keys *keyring.Keys, r store.Application) ([]access.Rule, error) {
+	b, err := keys.Open(r.ID, keyring.FieldApplicationRules, r.Rules)
 	if err != nil {
 		return nil, err
 	}
-	if err := json.Unmarshal(b, &v); err != nil {
-		return nil, fmt.Errorf("decode %s: %w", field, err)
+	var g sealedGrant
+	if err := json.Unmarshal(b, &g); err != nil {
+		return nil, errors.New("decode a grant") // the decoder's words may repeat it
 	}
-	return v, nil
+	if g.Type != r.Type || g.ExpiresAt != r.ExpiresAt || !slices.Equal(g.Permissions, r.Permissions) {
+		return nil, &keyring.OpenError{Record: r.ID, Field: keyring.FieldApplicationRules}
+	}
+	return g.Rules, nil
 }
 
 // notFound turns the store's "not there" into words for the caller.

@@ -3,7 +3,8 @@ package store
 import "context"
 
 // Application is the row of an application. Rules may hold a tenant's own
-// words, so they are sealed; names, types and permissions stand in clear.
+// words, so they are sealed, together with all else that decides about access;
+// names, types and permissions stand in clear too.
 type Application struct {
 	ID          string
 	Name        string
