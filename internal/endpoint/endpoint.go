@@ -7,6 +7,7 @@
 package endpoint
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -18,6 +19,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/directory"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
+	"github.com/tokenkeep/tokenkeep/internal/secret"
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
 
@@ -66,15 +68,26 @@ func (s Services) wrapped(rows []httpapi.Route) []httpapi.Route {
 		handle := rows[i].Handle
 		rows[i].Handle = func(w http.ResponseWriter, r *http.Request, c access.Caller) error {
 			err := handle(w, r, c)
-			if errors.Is(err, store.ErrUnavailable) {
-				return fmt.Errorf("%w: %w", errBusy, err)
-			}
 			// The transaction that was refused is gone: its entry is one of its own.
 			s.Audit.Refused(r.Context(), c, err, audit.Attempt{})
-			return err
+			return orBusy(err)
 		}
 	}
 	return rows
+}
+
+// Authenticate finds the caller of a key, for all rows.
+func (s Services) Authenticate(ctx context.Context, key secret.Text) (access.Caller, error) {
+	c, err := s.Directory.Authenticate(ctx, key)
+	return c, orBusy(err)
+}
+
+// orBusy asks callers to come back when a later try may succeed.
+func orBusy(err error) error {
+	if errors.Is(err, store.ErrUnavailable) {
+		return fmt.Errorf("%w: %w", errBusy, err)
+	}
+	return err
 }
 
 func madeOf(m directory.Made) api.Made {

@@ -120,7 +120,7 @@ func New(ctx context.Context, c *config.Config, o Options) (_ *Server, err error
 		return nil, err
 	}
 	s.api = httpapi.New(httpapi.Options{
-		HeaderPrefix: c.HeaderPrefix, Authenticate: s.directory.Authenticate, Ready: s.store.Ready, Logger: o.Logger, Now: o.Now, Metrics: s.registry,
+		HeaderPrefix: c.HeaderPrefix, Authenticate: s.endpoints().Authenticate, Ready: s.store.Ready, Logger: o.Logger, Now: o.Now, Metrics: s.registry,
 		MaxBody: c.MaxBody, CORSOrigins: c.CORSOrigins, TrustedProxies: c.TrustedProxies,
 		RateLimits: httpapi.RateLimits{PerKey: limit(c.RateLimitPerKey), PerAddress: limit(c.RateLimitPerAddress)},
 	}, s.routes())
