@@ -58,7 +58,7 @@ func dateOf(bad *fault.Fields, q url.Values, name string) store.Time {
 	}
 	for _, form := range dateForms {
 		if t, err := time.Parse(form, q.Get(name)); err == nil {
-			return store.At(t)
+			return max(store.At(t), 1) // 0 is no bound, and no entry is that old
 		}
 	}
 	bad.Add(name, "must be a date or a date-time of ISO 8601")
