@@ -22,11 +22,21 @@ func (s Services) getTenant(w http.ResponseWriter, r *http.Request, c access.Cal
 }
 
 func (s Services) replaceTenant(w http.ResponseWriter, r *http.Request, c access.Caller) error {
-	var in api.ReplaceTenant
+	// api.ReplaceTenant, but for a setting that is null: that is one left out.
+	var in struct {
+		Name     string             `json:"name"`
+		Settings map[string]*string `json:"settings"`
+	}
 	if err := httpapi.Decode(r, &in); err != nil {
 		return err
 	}
-	t, err := s.Directory.ReplaceTenant(r.Context(), c, in.Name, in.Settings)
+	chosen := make(map[string]string, len(in.Settings))
+	for name, value := range in.Settings {
+		if value != nil {
+			chosen[name] = *value
+		}
+	}
+	t, err := s.Directory.ReplaceTenant(r.Context(), c, in.Name, chosen)
 	if err != nil {
 		return err
 	}
