@@ -1,6 +1,7 @@
 package api
 
 import (
+	"errors"
 	"strings"
 	"time"
 )
@@ -16,14 +17,20 @@ func (t Time) MarshalJSON() ([]byte, error) {
 	return []byte(`"` + t.UTC().Format(timeLayout) + `"`), nil
 }
 
-// UnmarshalJSON reads RFC 3339; null is no time.
+var errNoTime = errors.New("api: not an instant")
+
+// UnmarshalJSON reads RFC 3339; null is no time. The first instant of the year
+// 1 stands for no time in Go, and so cannot be said.
 func (t *Time) UnmarshalJSON(b []byte) (err error) {
 	if string(b) == "null" {
 		t.Time = time.Time{}
 		return nil
 	}
 	t.Time, err = time.Parse(`"`+time.RFC3339Nano+`"`, strings.ToUpper(string(b)))
-	return err
+	if err != nil || t.Time.IsZero() {
+		return errNoTime
+	}
+	return nil
 }
 
 // IsZero reports whether there is no time; then the member is left out.
