@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 
 	"github.com/tokenkeep/tokenkeep/api"
 )
@@ -22,10 +24,11 @@ func NewClient(dir string) *Client { return &Client{&http.Client{Transport: Tran
 type Refused struct{ Problem api.Problem }
 
 func (e *Refused) Error() string {
-	for field, messages := range e.Problem.Errors {
-		return field + " " + messages[0]
+	fields := slices.Sorted(maps.Keys(e.Problem.Errors)) // the same words for the same faults
+	if len(fields) == 0 {
+		return e.Problem.Detail
 	}
-	return e.Problem.Detail
+	return fields[0] + " " + e.Problem.Errors[fields[0]][0]
 }
 
 // Call sends in, when it is not nil, and reads the answer into out, when that
