@@ -28,7 +28,7 @@ func (s *Service) Authenticate(ctx context.Context, text secret.Text) (access.Ca
 		return access.Caller{}, errUnknownKey
 	}
 	keys, err := s.ring.For(ctx, k.Tenant())
-	if errors.Is(err, keyring.ErrNoKeys) {
+	if errors.Is(err, keyring.ErrNoKeys) || errors.Is(err, store.ErrNoTenant) {
 		return access.Caller{}, errUnknownKey
 	}
 	if err != nil {
