@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/google/uuid"
+
 	"github.com/tokenkeep/tokenkeep/internal/access"
 	"github.com/tokenkeep/tokenkeep/internal/audit"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
@@ -67,8 +69,13 @@ func (s *Service) CreateTenant(ctx context.Context, name string, first ...NewApp
 	return tenantOf(row), applications, err
 }
 
-// Operator is the caller for the operator's work in a tenant.
+// Operator is the caller for the operator's work in a tenant. An id may be
+// written in every way that a UUID can be: the store would find its rows, but
+// its keys are bound to the one way in which we write it.
 func Operator(tenant string) access.Caller {
+	if id, err := uuid.Parse(tenant); err == nil {
+		tenant = id.String()
+	}
 	return access.NewSystem(tenant, access.TenantRead, access.TenantDelete,
 		access.ApplicationCreate, access.ApplicationRead, access.ApplicationUpdate, access.ApplicationDelete)
 }

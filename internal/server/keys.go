@@ -6,6 +6,7 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/internal/access"
 	"github.com/tokenkeep/tokenkeep/internal/admin"
+	"github.com/tokenkeep/tokenkeep/internal/directory"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
@@ -102,7 +103,7 @@ func (s *Server) dropKEK(w http.ResponseWriter, r *http.Request, _ access.Caller
 // rotateTenant gives a tenant a new data key, seals everything with it, and
 // destroys the old one.
 func (s *Server) rotateTenant(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
-	tenant := r.PathValue("tenant")
+	tenant := directory.Operator(r.PathValue("tenant")).Tenant()
 	if _, err := s.ring.For(r.Context(), tenant); err != nil {
 		return asFault(err)
 	}
