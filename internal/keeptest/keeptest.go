@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"net"
 	"net/http"
 	"path/filepath"
 	"sync"
@@ -40,6 +41,8 @@ type Options struct {
 	Settings map[string]string // beside those of a developer's machine
 	Now      func() time.Time
 	Routes   []httpapi.Route
+	KeyCache time.Duration
+	Listener net.Listener // default: one on a free port
 }
 
 // Start starts a server and waits until it is ready.
@@ -62,7 +65,7 @@ func Start(t testing.TB, o Options) *Server {
 	log := &Log{}
 	s, err := server.New(t.Context(), conf, server.Options{
 		Logger: slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Now:    o.Now, Version: "test", Routes: o.Routes,
+		Now:    o.Now, Version: "test", Routes: o.Routes, KeyCache: o.KeyCache, Listener: o.Listener,
 	})
 	if err != nil {
 		t.Fatalf("start server: %v", err)

@@ -42,6 +42,10 @@ type Options struct {
 	Listener net.Listener
 	// Routes are rows beside the server's own, for tests.
 	Routes []httpapi.Route
+	// KeyCache is how long keys in memory are used before the store is asked
+	// whether they changed; 0 means two seconds. A rotation waits for it to
+	// pass, several times.
+	KeyCache time.Duration
 }
 
 // Server is a server that listens. Run serves.
@@ -96,6 +100,9 @@ func New(ctx context.Context, c *config.Config, o Options) (_ *Server, err error
 	}
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.KeyCache == 0 {
+		o.KeyCache = 2 * time.Second
 	}
 	s := &Server{config: c, options: o, log: o.Logger, now: o.Now, started: o.Now(), registry: newRegistry(o.Version)}
 	defer func() {

@@ -23,10 +23,6 @@ type services struct {
 	sealer    *audit.Sealer
 }
 
-// keyCache is how long keys in memory are used before the store is asked
-// whether they changed: short, because a rotation waits for it to pass.
-const keyCache = 2 * time.Second
-
 // connect opens the keys and puts the services on the store.
 func (s *Server) connect(ctx context.Context) (err error) {
 	if s.kms == nil { // development mode: the key lies in the folder, which is ours only now
@@ -38,7 +34,7 @@ func (s *Server) connect(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if s.ring, err = keyring.Open(ctx, s.kms, s.store, keyring.Options{Now: s.now, CacheFor: keyCache}); err != nil {
+	if s.ring, err = keyring.Open(ctx, s.kms, s.store, keyring.Options{Now: s.now, CacheFor: s.options.KeyCache}); err != nil {
 		return err
 	}
 	o := audit.Options{Now: s.now, Logger: s.log, Metrics: s.registry}
