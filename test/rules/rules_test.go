@@ -60,7 +60,8 @@ var mayImport = map[string][]string{
 	"internal/fault":  {},
 	"internal/secret": {},
 
-	"test/rules": {},
+	"test/openapitest": {"api"},
+	"test/rules":       {},
 }
 
 // mayDial lists the files that may open connections, with the reason.
