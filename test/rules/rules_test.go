@@ -66,6 +66,7 @@ var mayImport = map[string][]string{
 
 // mayDial lists the files that may open connections, with the reason.
 var mayDial = map[string]string{
+	"client/client.go":              "calls the server that a customer names",
 	"internal/admin/admin.go":       "dials the admin socket on this machine, for the operator's commands",
 	"internal/keeptest/keeptest.go": "calls the server that a test started, on loopback",
 }
