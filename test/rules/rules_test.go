@@ -36,7 +36,7 @@ var mayImport = map[string][]string{
 	"internal/admin":  {"api"},
 	"internal/config": {"internal/secret"},
 	"internal/endpoint": {"api", "internal/access", "internal/audit", "internal/directory", "internal/fault", "internal/httpapi",
-		"internal/store"},
+		"internal/secret", "internal/store"},
 	"internal/httpapi": {"api", "internal/access", "internal/fault", "internal/luhn", "internal/secret"},
 
 	"internal/directory": {"internal/access", "internal/audit", "internal/fault", "internal/keyring", "internal/secret", "internal/store"},
