@@ -6,7 +6,6 @@ var (
 	HashLeaf  = hashLeaf
 	Merkle    = merkle
 	Included  = included
-	Bind      = bind
 )
 
 // The bounds that tests go beyond.
@@ -16,7 +15,6 @@ const (
 	RefusedBurst   = refusedBurst
 	RefusedEvery   = refusedEvery
 	RefusedCallers = refusedCallers
-	LeafSize       = leafSize
 )
 
 // LinkAndMessage returns what a checkpoint is chained and signed by.

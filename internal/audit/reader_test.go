@@ -130,7 +130,7 @@ func TestWhateverIsChangedInAnExportIsFound(t *testing.T) {
 		"a line that is no JSON":    {func(l []string) []string { l[3] = "{\n"; return l }, audit.Changed, 4},
 		"a line of no kind":         {func(l []string) []string { l[3] = "{\"kind\":\"note\"}\n"; return l }, audit.Changed, 4},
 		"a line without end":        {func(l []string) []string { l[3] = strings.Repeat("x", 2<<20); return l }, audit.Changed, 4},
-		"a root":                    {replace(8, `"root":"`+hexOf(c, text, 8)[:1], `"root":"`+other(hexOf(c, text, 8)[:1])), audit.BatchChanged, 8},
+		"a root":                    {replace(8, `"root":"`+hexOf(text, 8)[:1], `"root":"`+other(hexOf(text, 8)[:1])), audit.BatchChanged, 8},
 		"a number":                  {replace(8, `"number":2`, `"number":3`), audit.BatchRemoved, 8},
 		"a count":                   {replace(8, `"entries":5`, `"entries":4`), audit.BatchChanged, 8},
 		"a tenant":                  {replace(1, tenant, uuid.NewString()), audit.BatchChanged, 2},
@@ -164,7 +164,7 @@ func TestWhateverIsChangedInAnExportIsFound(t *testing.T) {
 func first2(tenant string, _ []store.LogEntry) string { return tenant }
 
 // hexOf returns the root that a line has.
-func hexOf(_ *audit.Checkpoint, text string, line int) string {
+func hexOf(text string, line int) string {
 	_, root, _ := strings.Cut(strings.Split(text, "\n")[line-1], `"root":"`)
 	return root[:64]
 }

@@ -33,7 +33,7 @@ type tampering struct {
 	entry int // index of the entry that is named; -1 for none
 }
 
-// sets are statements that change one field of an entry.
+// setField changes one field of an entry.
 func setField(statement string) func(w *world, tenant string, e []store.LogEntry) {
 	return func(w *world, tenant string, e []store.LogEntry) {
 		w.tamper("UPDATE log SET "+statement+row, rowOf(tenant, e[7])...)
