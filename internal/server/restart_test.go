@@ -104,6 +104,11 @@ func (x exchange) try(client *http.Client, url string) error {
 	return nil
 }
 
+// pause is the drain delay of the restarts: longer than a client of the test
+// rests between two requests, be the machine as busy as it may. Whoever rests
+// longer may send into a connection that is being closed, as HTTP allows.
+const pause = "120ms"
+
 func TestNoRequestIsCutOverManyRestartsUnderLoad(t *testing.T) {
 	rounds := 100
 	if testing.Short() {
@@ -145,7 +150,7 @@ func TestNoRequestIsCutOverManyRestartsUnderLoad(t *testing.T) {
 		}()
 	}
 	for round := range rounds {
-		s, err := server.New(t.Context(), developers(t, data, "drain.delay", "40ms"), server.Options{Listener: duplicate(t, shared), Routes: restartRows})
+		s, err := server.New(t.Context(), developers(t, data, "drain.delay", pause), server.Options{Listener: duplicate(t, shared), Routes: restartRows})
 		if err != nil {
 			t.Fatalf("start %d: %v", round, err)
 		}
