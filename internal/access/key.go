@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/tokenkeep/tokenkeep/internal/base58"
 	"github.com/tokenkeep/tokenkeep/internal/secret"
 )
 
@@ -83,7 +84,7 @@ func NewKey(random io.Reader, environment string, kind KeyKind, tenant string) (
 		return Key{}, fmt.Errorf("make a key: %w", err)
 	}
 	form := keyForms[kind]
-	text := form.before + environment + form.after + encode58(id[:], tenantWidth) + encode58(hidden[:], secretWidth)
+	text := form.before + environment + form.after + base58.EncodeFixed(id[:], tenantWidth) + base58.EncodeFixed(hidden[:], secretWidth)
 	return Key{kind: kind, tenant: tenant, text: secret.NewText(text), prefix: prefixOf(text)}, nil
 }
 
@@ -101,7 +102,7 @@ func ParseKey(text secret.Text, allowed ...KeyKind) (Key, bool) {
 	}
 	var tenant uuid.UUID
 	var hidden [secretBytes]byte
-	if !decode58(tenant[:], body[:tenantWidth]) || !decode58(hidden[:], body[tenantWidth:]) {
+	if !base58.DecodeFixed(tenant[:], body[:tenantWidth]) || !base58.DecodeFixed(hidden[:], body[tenantWidth:]) {
 		return Key{}, false
 	}
 	return Key{kind: kind, tenant: tenant.String(), text: text, prefix: prefixOf(s)}, true

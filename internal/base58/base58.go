@@ -1,24 +1,14 @@
 // Package base58 writes bytes as text in the Bitcoin alphabet, which has no
 // two characters that look alike and none that needs quoting.
 //
-// It promises that equal bytes give equal text and that DecodeID accepts
-// exactly what EncodeID writes, so that an id has one spelling. It never
-// checks what the bytes are: keys, fingerprints and ids are its callers'
-// business.
+// It promises that equal bytes give equal text and that what DecodeFixed reads
+// has one spelling. It never checks what the bytes are: keys, fingerprints and
+// ids are its callers' business.
 package base58
 
-import (
-	"errors"
-	"slices"
-)
+import "slices"
 
 const alphabet = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
-
-// IDLength is the length of an id of 16 bytes as text.
-const IDLength = 22
-
-// ErrID says that a text is not what EncodeID writes.
-var ErrID = errors.New("base58: not an id")
 
 // values holds one more than the value of each character, 0 where there is none.
 var values = func() (v [256]byte) {
@@ -42,36 +32,37 @@ func Encode(b []byte) string {
 	return spell(digits)
 }
 
-// EncodeID writes 16 bytes, such as those of a UUID, as exactly IDLength characters.
-func EncodeID(id [16]byte) string {
-	digits := digits(id[:])
-	for len(digits) < IDLength {
+// EncodeFixed writes b in exactly width characters, leading zeros included, so
+// that equal sizes give equal widths. The width must suffice: 22 for 16 bytes,
+// 28 for 20.
+func EncodeFixed(b []byte, width int) string {
+	digits := digits(b)
+	for len(digits) < width {
 		digits = append(digits, 0)
 	}
 	return spell(digits)
 }
 
-// DecodeID reads what EncodeID wrote, and returns ErrID for anything else.
-func DecodeID(text string) (id [16]byte, err error) {
-	if len(text) != IDLength {
-		return id, ErrID
-	}
+// DecodeFixed reads what EncodeFixed wrote into b, and reports whether the text
+// is of the alphabet and the number fits. The caller knows the width.
+func DecodeFixed(b []byte, text string) bool {
+	clear(b)
 	for i := range len(text) {
 		value := values[text[i]]
 		if value == 0 {
-			return [16]byte{}, ErrID
+			return false
 		}
 		carry := int(value - 1)
-		for j := len(id) - 1; j >= 0; j-- {
-			carry += int(id[j]) * 58
-			id[j] = byte(carry)
+		for j := len(b) - 1; j >= 0; j-- {
+			carry += int(b[j]) * 58
+			b[j] = byte(carry)
 			carry >>= 8
 		}
-		if carry != 0 { // more than 16 bytes hold
-			return [16]byte{}, ErrID
+		if carry != 0 {
+			return false
 		}
 	}
-	return id, nil
+	return true
 }
 
 // digits returns the number b in base 58, lowest digit first, without leading zeros.
