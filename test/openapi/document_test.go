@@ -17,8 +17,8 @@ func TestTheDocumentIsValidAndEveryOperationIsNamed(t *testing.T) {
 	ids := make(map[string]string)
 	operations := openapitest.Load(t).Operations()
 	for _, o := range operations {
-		if o.ID == "" {
-			t.Errorf("%s has no operationId", o.Pattern)
+		if o.ID == "" || o.Summary == "" {
+			t.Errorf("%s has no operationId or no summary", o.Pattern)
 		}
 		if other, taken := ids[o.ID]; taken {
 			t.Errorf("%s and %s are both called %s", o.Pattern, other, o.ID)

@@ -76,7 +76,7 @@ func TestTheDocumentHasTheRowsOfTheServerAndNoOthers(t *testing.T) {
 		want = append(want, openapitest.Operation{Pattern: r.Pattern, Permission: r.Permission, Open: r.Who == httpapi.Open})
 	}
 	for _, o := range openapitest.Load(t).Operations() {
-		o.ID = "" // the document's own
+		o.ID, o.Summary = "", "" // the document's own
 		got = append(got, o)
 	}
 	slices.SortFunc(want, func(a, b openapitest.Operation) int { return strings.Compare(a.Pattern, b.Pattern) })

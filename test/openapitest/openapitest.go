@@ -39,6 +39,7 @@ type Document struct {
 type Operation struct {
 	Pattern    string // "GET /logs", as in the server's rows
 	ID         string
+	Summary    string
 	Permission string
 	Open       bool // takes no key
 }
@@ -119,7 +120,7 @@ func (d *Document) Operations() []Operation {
 				permission = "(no x-permission)"
 			}
 			list = append(list, Operation{
-				Pattern: method + " " + path, ID: o.OperationID, Permission: permission,
+				Pattern: method + " " + path, ID: o.OperationID, Summary: o.Summary, Permission: permission,
 				Open: o.Security != nil && len(*o.Security) == 0,
 			})
 		}

@@ -1,0 +1,125 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+
+	"github.com/tokenkeep/tokenkeep/api"
+	"github.com/tokenkeep/tokenkeep/client"
+)
+
+func Example() {
+	ctx := context.Background()
+	url, key := vault() // such as https://vault.example, and the key of a management application
+
+	c, err := client.New(url, client.WithKey(key))
+	if err != nil {
+		log.Fatal(err)
+	}
+	a, err := c.Applications.Create(ctx, api.CreateApplication{
+		Name: "Checkout page", Type: "public", Permissions: []string{"token:create"},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(a.Name, "has a key:", a.Key != "")
+
+	// From now on nobody is shown the key again.
+	a, err = c.Applications.Get(ctx, a.ID)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(a.Name, "has a key:", a.Key != "")
+	// Output:
+	// Checkout page has a key: true
+	// Checkout page has a key: false
+}
+
+func ExampleError() {
+	url, key := vault()
+	c, err := client.New(url, client.WithKey(key))
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = c.Applications.Create(context.Background(), api.CreateApplication{Name: "Till", Type: "cash", Permissions: []string{"token:create"}})
+
+	fmt.Println(errors.Is(err, client.ErrInvalid), errors.Is(err, client.ErrConflict))
+	var refused *client.Error
+	if errors.As(err, &refused) {
+		fmt.Println(refused.Status, refused.Problem.Errors["type"])
+	}
+	// Output:
+	// true false
+	// 400 [must be public, private or management]
+}
+
+func ExampleApplications_List() {
+	url, key := vault()
+	c, err := client.New(url, client.WithKey(key))
+	if err != nil {
+		log.Fatal(err)
+	}
+	for a, err := range c.Applications.List(context.Background(), client.ApplicationFilter{Types: []string{"management"}}) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(a.Name)
+	}
+	// Output:
+	// management
+}
+
+// A key is replaced without a pause: the new one comes in before the old goes.
+func ExampleKeys_Create() {
+	ctx := context.Background()
+	url, key := vault()
+	c, err := client.New(url, client.WithKey(key))
+	if err != nil {
+		log.Fatal(err)
+	}
+	a, err := c.Applications.Create(ctx, api.CreateApplication{Name: "Server", Type: "private", Permissions: []string{"token:use"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fresh, err := c.Keys.Create(ctx, a.ID)
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Hand fresh.Key to the server here, and see it used.
+	if err := c.Keys.Delete(ctx, a.ID, a.Keys[0].ID); err != nil {
+		log.Fatal(err)
+	}
+	keys, err := c.Keys.List(ctx, a.ID)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, k := range keys {
+		fmt.Println("version", k.Version, k.ID == fresh.ID)
+	}
+	// Output:
+	// version 2 true
+}
+
+func ExampleLogs_List() {
+	ctx := context.Background()
+	url, key := vault()
+	c, err := client.New(url, client.WithKey(key))
+	if err != nil {
+		log.Fatal(err)
+	}
+	own, err := c.Applications.Own(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for e, err := range c.Logs.List(ctx, client.LogFilter{EntityType: "application", EntityID: own.ID}) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(e.Message, "by", e.ActorType)
+		break // the newest alone
+	}
+	// Output:
+	// Application retrieved by application
+}

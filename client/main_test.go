@@ -1,0 +1,67 @@
+package client_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/tokenkeep/tokenkeep/internal/keeptest"
+)
+
+// The examples call a server that runs, as a reader would. It starts with the
+// first of them and ends with the last test.
+var (
+	vault   = sync.OnceValues(startVault)
+	endings exampleTB
+)
+
+func startVault() (url, key string) {
+	k := keeptest.Start(&endings, keeptest.Options{})
+	keys, _, err := k.Demo(context.Background())
+	if err != nil {
+		endings.Fatal(err)
+	}
+	return k.URL, keys.ManagementKey
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	endings.end()
+	os.Exit(code)
+}
+
+// exampleTB is as much of a testing.TB as starting a server takes: an example
+// has none.
+type exampleTB struct {
+	testing.TB
+	cleanups []func()
+}
+
+func (e *exampleTB) Helper()                  {}
+func (e *exampleTB) Context() context.Context { return context.Background() }
+func (e *exampleTB) Cleanup(f func())         { e.cleanups = append(e.cleanups, f) }
+func (e *exampleTB) Fatal(args ...any)        { panic(fmt.Sprint(args...)) }
+func (e *exampleTB) Fatalf(format string, args ...any) {
+	panic(fmt.Sprintf(format, args...))
+}
+func (e *exampleTB) Errorf(format string, args ...any) {
+	panic(fmt.Sprintf(format, args...))
+}
+
+func (e *exampleTB) TempDir() string {
+	dir, err := os.MkdirTemp("", "client-example-")
+	if err != nil {
+		panic(err)
+	}
+	e.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+func (e *exampleTB) end() {
+	for _, f := range slices.Backward(e.cleanups) {
+		f()
+	}
+}
