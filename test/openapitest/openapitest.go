@@ -44,28 +44,37 @@ type Operation struct {
 	Open       bool // takes no key
 }
 
-// Load reads the document, and fails the test when it is not valid OpenAPI or
-// one of its examples is not what it is an example of.
+// Load returns the document, and fails the test when it is not valid OpenAPI
+// or one of its examples is not what it is an example of.
 func Load(t testing.TB) *Document {
 	t.Helper()
-	requests, err := parse(api.OpenAPI)
+	d, err := load()
 	if err != nil {
 		t.Fatalf("api/openapi.yaml: %v", err)
+	}
+	return d
+}
+
+// load reads it once: checking the examples takes a while.
+var load = sync.OnceValues(func() (*Document, error) {
+	requests, err := parse(api.OpenAPI)
+	if err != nil {
+		return nil, err
 	}
 	narrow, err := narrowed(api.OpenAPI)
 	if err != nil {
-		t.Fatalf("api/openapi.yaml: %v", err)
+		return nil, err
 	}
 	responses, err := parse(narrow)
 	if err != nil {
-		t.Fatalf("api/openapi.yaml, narrowed: %v", err)
+		return nil, fmt.Errorf("narrowed: %w", err)
 	}
 	d := &Document{requests: requests, responses: responses, mux: http.NewServeMux()}
 	for _, o := range d.Operations() {
 		d.mux.Handle(o.Pattern, http.NotFoundHandler())
 	}
-	return d
-}
+	return d, nil
+})
 
 func parse(text []byte) (*openapi3.T, error) {
 	doc, err := openapi3.NewLoader().LoadFromData(text)
