@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tokenkeep/tokenkeep/internal/admin"
 	"github.com/tokenkeep/tokenkeep/internal/config"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 	"github.com/tokenkeep/tokenkeep/internal/server"
@@ -28,6 +29,8 @@ type Server struct {
 	Data   string
 	Client *http.Client
 	Log    *Log
+
+	operator *admin.Client
 
 	cancel context.CancelFunc
 	done   chan error
@@ -74,7 +77,7 @@ func Start(t testing.TB, o Options) *Server {
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	k := &Server{
 		Server: s, URL: s.BaseURL(), Data: o.Data, Client: &http.Client{Transport: transport, Timeout: 30 * time.Second}, Log: log,
-		cancel: cancel, done: make(chan error, 1),
+		operator: admin.NewClient(o.Data), cancel: cancel, done: make(chan error, 1),
 	}
 	go func() { k.done <- s.Run(ctx) }()
 	t.Cleanup(func() {
