@@ -2,6 +2,7 @@ package server
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/audit"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
+	"github.com/tokenkeep/tokenkeep/internal/store"
 )
 
 // auditRoutes are the rows of the admin socket that look after tenants' logs.
@@ -34,6 +36,14 @@ func describe(say func(string)) func(audit.Progress) {
 	}
 }
 
+// auditFault finds the words for a tenant that is not there and never was.
+func auditFault(err error) error {
+	if errors.Is(err, store.ErrNotFound) {
+		return errNoTenant
+	}
+	return asFault(err)
+}
+
 var errCheckpoint = fault.New(fault.Invalid, "this is not a checkpoint, or one that was changed")
 
 func (s *Server) verifyLog(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
@@ -49,7 +59,8 @@ func (s *Server) verifyLog(w http.ResponseWriter, r *http.Request, _ access.Call
 		}
 	}
 	return follow(w, func(say func(string)) (any, error) {
-		return s.audit.Verify(r.Context(), r.PathValue("tenant"), checkpoint, describe(say))
+		v, err := s.audit.Verify(r.Context(), r.PathValue("tenant"), checkpoint, describe(say))
+		return v, auditFault(err)
 	})
 }
 
@@ -58,9 +69,10 @@ func (s *Server) checkpointLog(w http.ResponseWriter, r *http.Request, _ access.
 	return follow(w, func(say func(string)) (any, error) {
 		say("sealing what waits")
 		if _, err := s.sealer.SealTenant(r.Context(), tenant); err != nil {
-			return nil, err
+			return nil, auditFault(err)
 		}
-		return s.audit.Checkpoint(r.Context(), tenant)
+		c, err := s.audit.Checkpoint(r.Context(), tenant)
+		return c, auditFault(err)
 	})
 }
 
@@ -73,7 +85,7 @@ func (s *Server) exportLog(w http.ResponseWriter, r *http.Request, _ access.Call
 	return stream(w, func(say func(admin.Progress)) (admin.Progress, error) {
 		lines := &lineWriter{each: func(line []byte) { say(admin.Progress{Data: json.RawMessage(line)}) }}
 		_, err := s.audit.Export(r.Context(), r.PathValue("tenant"), audit.Range{From: in.From, Before: in.Before}, lines, nil)
-		return admin.Progress{}, err
+		return admin.Progress{}, auditFault(err)
 	})
 }
 
@@ -114,6 +126,7 @@ func (s *Server) retainLog(w http.ResponseWriter, r *http.Request, _ access.Call
 		return fault.Field("keep", "must be a duration of at least 24h")
 	}
 	return follow(w, func(say func(string)) (any, error) {
-		return s.audit.Retain(r.Context(), r.PathValue("tenant"), keep, describe(say))
+		v, err := s.audit.Retain(r.Context(), r.PathValue("tenant"), keep, describe(say))
+		return v, auditFault(err)
 	})
 }
