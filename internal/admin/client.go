@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/tokenkeep/tokenkeep/api"
 )
@@ -28,7 +29,11 @@ func (e *Refused) Error() string {
 	if len(fields) == 0 {
 		return e.Problem.Detail
 	}
-	return fields[0] + " " + e.Problem.Errors[fields[0]][0]
+	message := e.Problem.Errors[fields[0]][0]
+	if strings.HasPrefix(message, fields[0]) {
+		return message
+	}
+	return fields[0] + " " + message
 }
 
 // Call sends in, when it is not nil, and reads the answer into out, when that
