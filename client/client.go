@@ -1,8 +1,9 @@
 // Package client calls a Tokenkeep server.
 //
 // It promises that a call is repeated only where repeating does no harm: when
-// its method is idempotent, or under an idempotency key. Retries, waits and
-// the size of answers are bounded, and errors can be told apart with errors.Is.
+// its method is idempotent, or when the service said that it did nothing.
+// Retries, waits and the size of answers are bounded, and errors can be told
+// apart with errors.Is.
 // It never follows a redirect, which would hand the key to another server; it
 // never prints the key or puts it into an error; and no error repeats ids or
 // other values that were sent.

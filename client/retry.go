@@ -23,10 +23,14 @@ func (c *caller) again(r request, err error, tried int) (wait time.Duration, aga
 	if err == nil || tried >= c.retries || r.open {
 		return 0, false
 	}
-	if r.idem == "" && (r.method == http.MethodPost || r.method == http.MethodPatch) {
-		return 0, false
-	}
 	var refusal *Error
+	if r.method == http.MethodPost || r.method == http.MethodPatch {
+		// Once more could be once too often, unless the service says that it
+		// did nothing: it does not keep the answers of earlier tries yet.
+		if !errors.As(err, &refusal) || refusal.Status != http.StatusTooManyRequests && refusal.Status != http.StatusServiceUnavailable {
+			return 0, false
+		}
+	}
 	var broken *brokenError
 	switch {
 	case errors.As(err, &refusal):
