@@ -97,6 +97,12 @@ func EntryBy(c access.Caller, now time.Time, entityType, entityID string, op Ope
 	return entry(c, now, entityType, entityID, op, outcomeAllowed, message)
 }
 
+// Expired is the entry for something that the program itself removed because
+// its time was over.
+func Expired(tenant string, now time.Time, entityType, entityID string) store.LogEntry {
+	return entry(access.NewSystem(tenant), now, entityType, entityID, Delete, outcomeAllowed, nounOf(entityType)+" expired")
+}
+
 func entry(c access.Caller, now time.Time, entityType, entityID string, op Operation, outcome, message string) store.LogEntry {
 	return store.LogEntry{
 		ID: newID(now), CreatedAt: store.At(now), ActorID: c.Application(), ActorType: c.ActorType(), SessionID: c.Session(),

@@ -79,6 +79,10 @@ func withDefaults(chosen map[string]string) map[string]string {
 	return all
 }
 
+// SettingsOf returns what holds for a tenant: its choices, and the defaults of
+// what it did not choose.
+func SettingsOf(t store.Tenant) map[string]string { return withDefaults(t.Settings) }
+
 func checkSettings(f *fault.Fields, chosen map[string]string) {
 	known := 0
 	for _, row := range settings {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -66,6 +67,17 @@ func New(kind Kind, detail string) *Fault { return &Fault{kind: kind, detail: de
 func (f *Fault) RetryAfter(d time.Duration) *Fault {
 	c := *f
 	c.retryAfter = d
+	return &c
+}
+
+// Naming returns a copy whose words end with ids. It is the one exception to
+// constant words, for a caller that must learn which of many tokens are
+// missing; a test lists who calls it, and they leave out what could be a value.
+func (f *Fault) Naming(ids []string) *Fault {
+	c := *f
+	if len(ids) > 0 {
+		c.detail += ": " + strings.Join(ids, ", ")
+	}
 	return &c
 }
 

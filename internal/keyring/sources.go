@@ -14,6 +14,8 @@ const (
 	FieldTokenShortLived  = "token.short-lived"
 	FieldApplicationRules = "application.rules"
 	FieldTenantSecrets    = "tenant.secrets"
+	// FieldTokenCursor is of places in lists, which callers keep and rows never do.
+	FieldTokenCursor = "token.cursor"
 )
 
 // sources lists the rows that hold values under a tenant's data key. Rotation

@@ -1,0 +1,126 @@
+package token
+
+import (
+	"context"
+	"errors"
+
+	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/expression"
+	"github.com/tokenkeep/tokenkeep/internal/fault"
+	"github.com/tokenkeep/tokenkeep/internal/jsonvalue"
+	"github.com/tokenkeep/tokenkeep/internal/luhn"
+	"github.com/tokenkeep/tokenkeep/internal/store"
+)
+
+var errMissing = fault.New(fault.Invalid, "Failed to detokenize some tokens")
+
+// Detokenize puts the values of tokens in place of the expressions in a JSON
+// value, as far as the caller's token:read on each of them goes. It is bounded
+// in the number of tokens and in what the whole comes to, and both are known
+// before anything is built.
+func (s *Service) Detokenize(ctx context.Context, c access.Caller, body jsonvalue.Value) (jsonvalue.Value, error) {
+	if err := c.RequireSomewhere(access.TokenRead); err != nil {
+		return jsonvalue.Value{}, err
+	}
+	doc, err := expression.ParseDocument(body)
+	if err != nil {
+		return jsonvalue.Value{}, err
+	}
+	lookup, err := s.lookup(ctx, c, access.TokenRead, doc.IDs())
+	if err != nil {
+		return jsonvalue.Value{}, err
+	}
+	expanded, err := doc.Resolve(lookup, expression.NewBudget(s.maxBody))
+	if err != nil {
+		return jsonvalue.Value{}, err
+	}
+	return expanded.Value(), nil
+}
+
+// lookup gathers the tokens that expressions name, and logs each of them.
+func (s *Service) lookup(ctx context.Context, c access.Caller, p access.Permission, refs []expression.Reference) (expression.Lookup, error) {
+	if len(refs) == 0 {
+		return nil, nil // and nothing will be asked
+	}
+	keys, err := s.keysOf(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	var found shown
+	err = s.store.Update(ctx, c.Tenant(), func(tx store.Tx) error {
+		found = shown{} // a transaction may run again
+		var missing []string
+		seen := make(map[string]bool)
+		for _, ref := range refs {
+			if seen[ref.ID] {
+				continue
+			}
+			seen[ref.ID] = true
+			row, err := s.live(ctx, tx, ref.ID)
+			if errors.Is(err, errNoToken) {
+				missing = append(missing, ref.ID)
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			d := decide(c, p, row)
+			if err := d.Err(); err != nil {
+				return err
+			}
+			if err := found.add(ctx, tx, row, d.Transform); err != nil {
+				return err
+			}
+		}
+		if len(missing) > 0 {
+			return errMissing.Naming(tellable(missing))
+		}
+		return tx.AppendLog(ctx, found.entries(c, s.now())...)
+	})
+	if err != nil {
+		return nil, err
+	}
+	list, err := s.open(ctx, c, keys, found)
+	if err != nil {
+		return nil, err
+	}
+	data, whole := make(map[string]jsonvalue.Value, len(list)), make(map[string]jsonvalue.Value, len(list))
+	for _, t := range list {
+		data[t.ID], whole[t.ID] = t.Data, t.enriched().Object()
+	}
+	return func(ref expression.Reference) (jsonvalue.Value, error) {
+		if ref.Token {
+			return whole[ref.ID], nil
+		}
+		return data[ref.ID], nil
+	}, nil
+}
+
+// tellable leaves out ids that hold a card number: people paste those where
+// ids go.
+func tellable(ids []string) []string {
+	var list []string
+	for _, id := range ids {
+		if !luhn.HasCard(separators.Replace(id)) {
+			list = append(list, id)
+		}
+	}
+	return list
+}
+
+// enriched adds what only expressions see: for a card that shows anything at
+// all, what its number tells of the issuer.
+func (t Token) enriched() Token {
+	if t.sideName != "card" || t.side.IsNull() {
+		return t
+	}
+	var details, b jsonvalue.Builder
+	for _, name := range []string{"bin", "brand", "last4"} {
+		if v, ok := t.side.Get(name); ok {
+			details.Add(name, v)
+		}
+	}
+	b.Add("bin_details", details.Value())
+	t.enrichments = b.Value()
+	return t
+}

@@ -1,0 +1,178 @@
+package token
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/fault"
+	"github.com/tokenkeep/tokenkeep/internal/keyring"
+	"github.com/tokenkeep/tokenkeep/internal/store"
+)
+
+// Filter chooses tokens; an empty part does not narrow the choice.
+type Filter struct {
+	IDs      []string // these alone, in this order and not newest first
+	Types    []string
+	Metadata map[string]string // all of these, the case of values aside
+}
+
+var errManyFilters = fault.Field("metadata", "must have at most 50 keys")
+
+// List returns a page of the tokens that the caller may read, newest first or
+// in the order of the ids asked for, and how many there are in all.
+func (s *Service) List(ctx context.Context, c access.Caller, f Filter, p store.Page) ([]Token, int64, error) {
+	return s.page(ctx, c, access.TokenRead, f.plan, p)
+}
+
+// ListFrom returns up to size tokens behind the place that start names, and
+// the place to go on from; "" at the end. Its cost does not grow with depth.
+func (s *Service) ListFrom(ctx context.Context, c access.Caller, f Filter, start string, size int) ([]Token, string, error) {
+	return s.pageFrom(ctx, c, access.TokenRead, f.plan, start, size)
+}
+
+// plan is the selection of a filter.
+func (f Filter) plan(keys *keyring.Keys) (plan, error) {
+	if len(f.Metadata) > maxMetadata {
+		return plan{}, errManyFilters
+	}
+	source := store.TokenFilter{}
+	for _, id := range f.IDs {
+		if !slices.Contains(source.IDs, id) {
+			source.IDs = append(source.IDs, id)
+		}
+	}
+	for key, value := range f.Metadata {
+		source.Terms = append(source.Terms, keys.IndexTerm(termMetadata+key, fold(value)))
+	}
+	p := plan{sources: []store.TokenFilter{source}, asAsked: len(f.IDs) > 0}
+	if len(f.Types) > 0 {
+		p.group = func(g store.TokenGroup) bool { return slices.Contains(f.Types, g.Type) }
+	}
+	return p, nil
+}
+
+// page runs a plan for a page by its number.
+func (s *Service) page(ctx context.Context, c access.Caller, perm access.Permission, planned func(*keyring.Keys) (plan, error), p store.Page) (list []Token, total int64, err error) {
+	list, err = s.choose(ctx, c, perm, planned, func(tx store.Tx, sel selection) (rows []store.Token, err error) {
+		if total, err = sel.count(ctx, tx); err != nil {
+			return nil, err
+		}
+		return sel.page(ctx, tx, p)
+	})
+	return list, total, err
+}
+
+// pageFrom runs a plan for what follows a place.
+func (s *Service) pageFrom(ctx context.Context, c access.Caller, perm access.Permission, planned func(*keyring.Keys) (plan, error), start string, size int) (list []Token, next string, err error) {
+	if err := c.RequireSomewhere(perm); err != nil {
+		return nil, "", err
+	}
+	keys, err := s.keysOf(ctx, c)
+	if err != nil {
+		return nil, "", err
+	}
+	after, err := openCursor(keys, start)
+	if err != nil {
+		return nil, "", err
+	}
+	list, err = s.choose(ctx, c, perm, planned, func(tx store.Tx, sel selection) ([]store.Token, error) {
+		next = ""
+		// One more than is asked for tells whether there is more.
+		rows, err := sel.page(ctx, tx, store.Page{After: after, Limit: size + 1})
+		if err != nil || len(rows) <= size {
+			return rows, err
+		}
+		rows = rows[:size]
+		last := rows[size-1]
+		next, err = sealCursor(keys, store.Position{CreatedAt: last.CreatedAt, ID: last.ID})
+		return rows, err
+	})
+	return list, next, err
+}
+
+// choose selects rows in a view, because a count may take long and others wait
+// behind an update; then it logs each token that is shown, and opens them.
+func (s *Service) choose(ctx context.Context, c access.Caller, perm access.Permission, planned func(*keyring.Keys) (plan, error),
+	take func(store.Tx, selection) ([]store.Token, error)) ([]Token, error) {
+	if err := c.RequireSomewhere(perm); err != nil {
+		return nil, err
+	}
+	keys, err := s.keysOf(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	p, err := planned(keys)
+	if err != nil {
+		return nil, err
+	}
+	var found shown
+	err = s.store.View(ctx, c.Tenant(), func(tx store.Tx) error {
+		found = shown{}
+		sel, err := p.selection(ctx, tx, c, perm, store.At(s.now()))
+		if err != nil {
+			return err
+		}
+		rows, err := take(tx, sel)
+		if err != nil {
+			return fmt.Errorf("list tokens: %w", err)
+		}
+		for _, row := range rows {
+			if err := found.add(ctx, tx, row, decide(c, perm, row).Transform); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil || len(found.rows) == 0 {
+		return nil, err
+	}
+	err = s.store.Update(ctx, c.Tenant(), func(tx store.Tx) error { return tx.AppendLog(ctx, found.entries(c, s.now())...) })
+	if err != nil {
+		return nil, fmt.Errorf("log what is shown: %w", err)
+	}
+	return s.open(ctx, c, keys, found)
+}
+
+var errStart = fault.Field("start", "is not a place in a list of this tenant")
+
+// cursor is what a place in a list holds. It is sealed with the tenant's key,
+// so it can be neither made up nor taken to another tenant.
+type cursor struct {
+	At store.Time `json:"at"`
+	ID string     `json:"id"`
+}
+
+const cursorRecord = "list"
+
+func sealCursor(keys *keyring.Keys, at store.Position) (string, error) {
+	b, err := json.Marshal(cursor{At: at.CreatedAt, ID: at.ID})
+	if err != nil {
+		return "", errors.New("encode a cursor")
+	}
+	sealed, err := keys.Seal(cursorRecord, keyring.FieldTokenCursor, b)
+	return base64.RawURLEncoding.EncodeToString(sealed), err
+}
+
+func openCursor(keys *keyring.Keys, text string) (*store.Position, error) {
+	if text == "" {
+		return nil, nil
+	}
+	sealed, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil {
+		return nil, errStart
+	}
+	b, err := keys.Open(cursorRecord, keyring.FieldTokenCursor, sealed)
+	if err != nil {
+		return nil, errStart
+	}
+	var at cursor
+	if json.Unmarshal(b, &at) != nil {
+		return nil, errStart
+	}
+	return &store.Position{CreatedAt: at.At, ID: at.ID}, nil
+}
