@@ -75,6 +75,17 @@ Tenant demo, %[2]s. Its keys, shown this once and kept in %[3]s:
 
 Paste one of these:
 
+  # put a card away, as a browser may: the answer has a token and a masked number
+  curl -s %[1]s/tokens -H '%[7]s: %[6]s' -H 'Content-Type: application/json' \
+    -d '{"id":"my-card","type":"card","data":{"number":"4242424242424242","expiration_month":12,"expiration_year":2030,"cvc":"123"}}'
+
+  # read it back, as your server may
+  curl -s %[1]s/tokens/my-card -H '%[7]s: %[5]s'
+
+  # tokenize any JSON: the same structure comes back with tokens in place of values
+  curl -s %[1]s/tokenize -H '%[7]s: %[5]s' -H 'Content-Type: application/json' \
+    -d '{"name":"Jane Doe","card":{"type":"card","data":{"number":"4242424242424242"}}}'
+
   # who am I?
   curl -s %[1]s/applications/key -H '%[7]s: %[5]s'
 

@@ -64,7 +64,7 @@ Start here:
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
 	root.SetHelpCommand(helpCommand(root))
-	root.AddCommand(devCommand(), serveCommand(), configCommand(), statusCommand(), storeCommand(),
+	root.AddCommand(devCommand(), serveCommand(), configCommand(), statusCommand(), storeCommand(), sweepCommand(),
 		tenantCommand(), applicationCommand(), keyCommand(), auditCommand(), versionCommand())
 	return root
 }

@@ -50,6 +50,23 @@ socket, and on a folder that no server has open. Changes nothing.`,
 	return group("store", "Look after the embedded store", c)
 }
 
+func sweepCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "sweep", Short: "Remove now what has expired",
+		Long: `Removes expired tokens and destroys short-lived keys whose time is over. The
+server does so by itself every half minute, and what has expired is not
+readable even before: this is for whoever does not want to wait.`,
+		Args: cobra.NoArgs,
+	}
+	return operatorCommand(c, func(c *cobra.Command, call *admin.Client, _ []string) (any, error) {
+		var swept admin.Swept
+		return &swept, call.Call(c.Context(), http.MethodPost, "/sweep", nil, &swept)
+	}, func(w io.Writer, v any) {
+		swept := v.(*admin.Swept)
+		printf(w, "Removed %d tokens and destroyed %d short-lived keys.\n", swept.Tokens, swept.Keys)
+	})
+}
+
 func statusCommand() *cobra.Command {
 	c := &cobra.Command{Use: "status", Short: "Tell how the server on a data folder is doing", Args: cobra.NoArgs}
 	return operatorCommand(c, func(c *cobra.Command, call *admin.Client, _ []string) (any, error) {

@@ -21,12 +21,14 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 	"github.com/tokenkeep/tokenkeep/internal/secret"
 	"github.com/tokenkeep/tokenkeep/internal/store"
+	"github.com/tokenkeep/tokenkeep/internal/token"
 )
 
 // Services are what the rows call.
 type Services struct {
 	Directory *directory.Service
 	Audit     *audit.Service
+	Tokens    *token.Service
 }
 
 // Routes returns the rows of the API.
@@ -53,6 +55,17 @@ func Routes(s Services) []httpapi.Route {
 		{Pattern: "DELETE /applications/{id}/keys/{key_id}", Permission: "application:update", Handle: s.deleteKey},
 
 		{Pattern: "GET /permissions", Permission: anyKey, Handle: s.listPermissions},
+
+		{Pattern: "POST /tokenize", Permission: "token:create", Body: httpapi.JSON, Idempotent: true, Handle: s.tokenize},
+		{Pattern: "POST /detokenize", Permission: "token:read", Body: httpapi.JSON, Handle: s.detokenize},
+		{Pattern: "POST /tokens", Permission: "token:create", Body: httpapi.JSON, Idempotent: true, Handle: s.createToken},
+		{Pattern: "GET /tokens", Permission: "token:read", Handle: s.listTokens},
+		{Pattern: "GET /tokens/{id}", Permission: "token:read", Handle: s.getToken},
+		{Pattern: "PATCH /tokens/{id}", Permission: "token:update", Body: httpapi.MergePatch, Idempotent: true, Handle: s.updateToken},
+		{Pattern: "DELETE /tokens/{id}", Permission: "token:delete", Handle: s.deleteToken},
+		{Pattern: "POST /tokens/search", Permission: "token:search", Body: httpapi.JSON, Handle: s.searchTokens},
+		{Pattern: "GET /v2/tokens", Permission: "token:read", Handle: s.listTokensFrom},
+		{Pattern: "POST /v2/tokens/search", Permission: "token:search", Body: httpapi.JSON, Handle: s.searchTokensFrom},
 
 		{Pattern: "GET /logs", Permission: "log:read", Handle: s.listLogs},
 		{Pattern: "GET /logs/entity-types", Permission: "log:read", Handle: s.listEntityTypes},

@@ -18,6 +18,7 @@ import (
 func (s *Server) adminRoutes() []httpapi.Route {
 	rows := []httpapi.Route{
 		{Pattern: "GET /status", Who: httpapi.Open, Operator: true, Handle: s.adminStatus},
+		{Pattern: "POST /sweep", Who: httpapi.Open, Operator: true, Handle: s.adminSweep},
 		{Pattern: "POST /store/check", Who: httpapi.Open, Operator: true, Handle: s.adminCheck},
 	}
 	rows = append(rows, s.keyRoutes()...)
@@ -29,6 +30,19 @@ func (s *Server) adminStatus(w http.ResponseWriter, r *http.Request, _ access.Ca
 	return httpapi.WriteJSON(w, http.StatusOK, admin.Status{
 		BaseURL: s.BaseURL(), Version: s.options.Version, StartedAt: s.started.UTC(), Ready: s.store.Ready(r.Context()) == nil,
 	})
+}
+
+// adminSweep does at once what the server does by itself every half minute.
+func (s *Server) adminSweep(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
+	keys, err := s.ring.DestroyDue(r.Context(), 0)
+	if err != nil {
+		return err
+	}
+	tokens, err := s.tokens.Sweep(r.Context())
+	if err != nil {
+		return err
+	}
+	return httpapi.WriteJSON(w, http.StatusOK, admin.Swept{Tokens: tokens, Keys: keys})
 }
 
 func (s *Server) adminCheck(w http.ResponseWriter, r *http.Request, _ access.Caller) error {

@@ -12,6 +12,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/endpoint"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
 	"github.com/tokenkeep/tokenkeep/internal/keyring/localkms"
+	"github.com/tokenkeep/tokenkeep/internal/token"
 )
 
 // services are the parts behind the routes.
@@ -21,6 +22,7 @@ type services struct {
 	directory *directory.Service
 	audit     *audit.Service
 	sealer    *audit.Sealer
+	tokens    *token.Service
 }
 
 // connect opens the keys and puts the services on the store.
@@ -43,11 +45,12 @@ func (s *Server) connect(ctx context.Context) (err error) {
 		_, err := s.sealer.SealTenant(ctx, tenant)
 		return err
 	})
+	s.tokens = token.New(s.store, s.ring, token.Options{Now: s.now, Metrics: s.registry, MaxBody: int(s.config.MaxBody)})
 	return nil
 }
 
 func (s *Server) endpoints() endpoint.Services {
-	return endpoint.Services{Directory: s.directory, Audit: s.audit}
+	return endpoint.Services{Directory: s.directory, Audit: s.audit, Tokens: s.tokens}
 }
 
 // KEKError says that the configured key-encryption key cannot be used.
@@ -87,6 +90,10 @@ func (s *Server) chores() []chore {
 	return []chore{
 		{"destroy short-lived keys", 20 * time.Second, func(ctx context.Context) error {
 			_, err := s.ring.DestroyDue(ctx, 0)
+			return err
+		}},
+		{"remove expired tokens", 30 * time.Second, func(ctx context.Context) error {
+			_, err := s.tokens.Sweep(ctx)
 			return err
 		}},
 		{"remove the rows of deleted tenants", 5 * time.Second, s.directory.FinishDeletions},

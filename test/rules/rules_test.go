@@ -32,11 +32,12 @@ var mayImport = map[string][]string{
 
 	"internal/keeptest": {"api", "internal/admin", "internal/config", "internal/httpapi", "internal/server"},
 	"internal/server": {"internal/access", "internal/admin", "internal/audit", "internal/config", "internal/directory", "internal/endpoint",
-		"internal/fault", "internal/httpapi", "internal/keyring", "internal/keyring/localkms", "internal/store", "internal/store/sqlite"},
+		"internal/fault", "internal/httpapi", "internal/keyring", "internal/keyring/localkms", "internal/store", "internal/store/sqlite",
+		"internal/token"},
 	"internal/admin":  {"api"},
 	"internal/config": {"internal/secret"},
 	"internal/endpoint": {"api", "internal/access", "internal/audit", "internal/directory", "internal/fault", "internal/httpapi",
-		"internal/secret", "internal/store"},
+		"internal/jsonvalue", "internal/secret", "internal/store", "internal/token"},
 	"internal/httpapi": {"api", "internal/access", "internal/fault", "internal/luhn", "internal/secret"},
 
 	"internal/token": {"internal/access", "internal/audit", "internal/base58", "internal/directory", "internal/expression", "internal/fault",
@@ -83,6 +84,7 @@ var mayReveal = map[string]string{
 	"internal/endpoint/application.go":       "writes a key into the one answer that shows it",
 	"internal/endpoint/tenant.go":            "writes the callback secret for the tenant itself",
 	"internal/server/dev.go":                 "leaves the keys of the demo tenant in the developer's folder",
+	"internal/endpoint/token.go":             "reads the metadata that a query asks for",
 	"internal/token/details.go":              "reads a fingerprint back",
 	"internal/token/draft.go":                "hashes what tokens are found by",
 	"internal/token/id.go":                   "makes an id, and keeps values out of it",

@@ -1,0 +1,236 @@
+package endpoint
+
+import (
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/tokenkeep/tokenkeep/api"
+	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/fault"
+	"github.com/tokenkeep/tokenkeep/internal/httpapi"
+	"github.com/tokenkeep/tokenkeep/internal/jsonvalue"
+	"github.com/tokenkeep/tokenkeep/internal/store"
+	"github.com/tokenkeep/tokenkeep/internal/token"
+)
+
+// bodyOf reads a body as a JSON value that keeps its numbers and does not print.
+func bodyOf(r *http.Request) (jsonvalue.Value, error) {
+	var raw jsontext.Value
+	if err := httpapi.Decode(r, &raw); err != nil {
+		return jsonvalue.Value{}, err
+	}
+	defer clear(raw)
+	return jsonvalue.Parse(raw)
+}
+
+func raw(v jsonvalue.Value) jsontext.Value { return v.AppendJSON(nil) }
+
+func rawTokens(list []token.Token) []jsontext.Value {
+	out := make([]jsontext.Value, len(list))
+	for i, t := range list {
+		out[i] = raw(t.Object())
+	}
+	return out
+}
+
+func (s Services) createToken(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+	body, err := bodyOf(r)
+	if err != nil {
+		return err
+	}
+	in, err := token.ParseRequest(body)
+	if err != nil {
+		return err
+	}
+	t, err := s.Tokens.Create(r.Context(), c, in)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Location", "/tokens/"+url.PathEscape(t.ID))
+	return httpapi.WriteJSON(w, http.StatusCreated, raw(t.Object()))
+}
+
+func (s Services) getToken(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+	t, err := s.Tokens.Get(r.Context(), c, r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	return httpapi.WriteJSON(w, http.StatusOK, raw(t.Object()))
+}
+
+func (s Services) updateToken(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+	patch, err := bodyOf(r)
+	if err != nil {
+		return err
+	}
+	t, err := s.Tokens.Update(r.Context(), c, r.PathValue("id"), patch)
+	if err != nil {
+		return err
+	}
+	return httpapi.WriteJSON(w, http.StatusOK, raw(t.Object()))
+}
+
+func (s Services) deleteToken(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+	if err := s.Tokens.Delete(r.Context(), c, r.PathValue("id")); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func (s Services) tokenize(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+	body, err := bodyOf(r)
+	if err != nil {
+		return err
+	}
+	out, err := s.Tokens.Tokenize(r.Context(), c, body)
+	if err != nil {
+		return err
+	}
+	return httpapi.WriteJSON(w, http.StatusOK, raw(out))
+}
+
+func (s Services) detokenize(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+	body, err := bodyOf(r)
+	if err != nil {
+		return err
+	}
+	out, err := s.Tokens.Detokenize(r.Context(), c, body)
+	if err != nil {
+		return err
+	}
+	return httpapi.WriteJSON(w, http.StatusOK, raw(out))
+}
+
+func (s Services) listTokens(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+	q, err := httpapi.Query(r)
+	if err != nil {
+		return err
+	}
+	page, rows, err := pageOf(q)
+	if err != nil {
+		return err
+	}
+	filter, err := tokenFilterOf(q)
+	if err != nil {
+		return err
+	}
+	list, total, err := s.Tokens.List(r.Context(), c, filter, rows)
+	if err != nil {
+		return err
+	}
+	return httpapi.WritePage(w, page, total, rawTokens(list))
+}
+
+func (s Services) listTokensFrom(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+	q, err := httpapi.Query(r)
+	if err != nil {
+		return err
+	}
+	page, err := httpapi.PageOf(q)
+	if err != nil {
+		return err
+	}
+	filter, err := tokenFilterOf(q)
+	if err != nil {
+		return err
+	}
+	list, next, err := s.Tokens.ListFrom(r.Context(), c, filter, q.Get("start"), page.Size)
+	if err != nil {
+		return err
+	}
+	return writeFrom(w, page.Size, next, list)
+}
+
+func writeFrom(w http.ResponseWriter, size int, next string, list []token.Token) error {
+	return httpapi.WriteJSON(w, http.StatusOK, api.ListFrom[jsontext.Value]{
+		Pagination: api.Cursor{PageSize: size, Next: next}, Data: rawTokens(list),
+	})
+}
+
+var errMetadataFilter = fault.Field("metadata", "must be an object of strings")
+
+// tokenFilterOf reads the filters of a list. Metadata is asked for in one of
+// three spellings; of a key that stands in several the first counts.
+func tokenFilterOf(q url.Values) (token.Filter, error) {
+	f := token.Filter{IDs: q["id"], Types: q["type"], Metadata: map[string]string{}}
+	ask := func(key, value string) {
+		if _, asked := f.Metadata[key]; !asked {
+			f.Metadata[key] = value
+		}
+	}
+	for name, values := range q {
+		if key, ok := strings.CutPrefix(name, "metadata."); ok {
+			ask(key, values[0])
+		}
+	}
+	for name, values := range q {
+		if rest, ok := strings.CutPrefix(name, "metadata["); ok {
+			if key, ok := strings.CutSuffix(rest, "]"); ok {
+				ask(key, values[0])
+			}
+		}
+	}
+	if q.Get("metadata") == "" {
+		return f, nil
+	}
+	object, err := jsonvalue.Parse([]byte(q.Get("metadata")))
+	if err != nil || object.Kind() != jsonvalue.Object {
+		return f, errMetadataFilter
+	}
+	for key, value := range object.Members() {
+		if value.Kind() != jsonvalue.String {
+			return f, errMetadataFilter
+		}
+		ask(key, value.Reveal())
+	}
+	return f, nil
+}
+
+// pageIn reads page and size where a body has them.
+func pageIn(page, size *int) (httpapi.Page, store.Page, error) {
+	q := url.Values{}
+	if page != nil {
+		q.Set("page", strconv.Itoa(*page))
+	}
+	if size != nil {
+		q.Set("size", strconv.Itoa(*size))
+	}
+	return pageOf(q)
+}
+
+func (s Services) searchTokens(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+	var in api.SearchTokens
+	if err := httpapi.Decode(r, &in); err != nil {
+		return err
+	}
+	page, rows, err := pageIn(in.Page, in.Size)
+	if err != nil {
+		return err
+	}
+	list, total, err := s.Tokens.Search(r.Context(), c, in.Query, rows)
+	if err != nil {
+		return err
+	}
+	return httpapi.WritePage(w, page, total, rawTokens(list))
+}
+
+func (s Services) searchTokensFrom(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+	var in api.SearchTokensFrom
+	if err := httpapi.Decode(r, &in); err != nil {
+		return err
+	}
+	page, _, err := pageIn(nil, in.Size)
+	if err != nil {
+		return err
+	}
+	list, next, err := s.Tokens.SearchFrom(r.Context(), c, in.Query, in.Start, page.Size)
+	if err != nil {
+		return err
+	}
+	return writeFrom(w, page.Size, next, list)
+}
