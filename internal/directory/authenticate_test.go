@@ -59,8 +59,7 @@ const refusal = "the API key is not known"
 func TestKeysThatOpenNothingAreAllToldTheSame(t *testing.T) {
 	w := newWorld(t)
 	tenant, manager := w.tenant()
-	other, otherManager := w.tenant()
-	_ = other
+	_, otherManager := w.tenant()
 	gone, goneManager := w.tenant()
 	if err := errors.Join(w.DeleteTenant(t.Context(), w.manager(gone)), w.FinishDeletions(t.Context())); err != nil {
 		t.Fatal(err)

@@ -165,7 +165,7 @@ func (s *square) others(kind access.ApplicationType) (names []string) {
 	return names
 }
 
-// path fills in the ids of an application and its key.
+// call calls the row with a key, on an application and one of its keys.
 func (s *square) call(key, application, id string) keeptest.Answer {
 	s.t.Helper()
 	method, path, _ := strings.Cut(s.pattern, " ")
