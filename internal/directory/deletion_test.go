@@ -211,7 +211,7 @@ func TestACopyWithoutTheKeysetsDoesNotOpen(t *testing.T) {
 // fill gives a tenant more rows than one step of a deletion removes.
 func (w *world) fill(tenant string) {
 	w.t.Helper()
-	for i := range 4 {
+	for i := range 2 {
 		w.application(tenant, private())
 		err := w.files.Update(w.t.Context(), tenant, func(tx store.Tx) error {
 			entries := make([]store.LogEntry, 300)
