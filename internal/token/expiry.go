@@ -29,8 +29,9 @@ func parseExpiry(text string) (store.Expiry, bool) {
 		}
 		_, offset := t.Zone()
 		// The bounds keep what is written back readable: four digits of year
-		// in every zone, and hours that a clock has.
-		if offset <= -maxOffset || offset >= maxOffset || t.UTC().Year() < 1 || t.UTC().Year() > 9998 {
+		// in every zone, and hours that a clock has. The instant that stands
+		// for never is none that can be asked for.
+		if offset <= -maxOffset || offset >= maxOffset || t.UTC().Year() < 1 || t.UTC().Year() > 9998 || store.At(t).IsZero() {
 			return store.Expiry{}, false
 		}
 		return store.Expiry{At: store.At(t), OffsetSeconds: offset}, true

@@ -1,0 +1,31 @@
+package token
+
+import (
+	"github.com/tokenkeep/tokenkeep/internal/expression"
+	"github.com/tokenkeep/tokenkeep/internal/jsonvalue"
+	"github.com/tokenkeep/tokenkeep/internal/store"
+)
+
+// What the fuzz targets look at from inside.
+
+func ParseExpiry(text string) (store.Expiry, bool) { return parseExpiry(text) }
+
+func ExpiryText(e store.Expiry) string { return expiryText(e) }
+
+func ParseQuery(text string) error {
+	_, err := parseQuery(text)
+	return err
+}
+
+func Tells(id string, data jsonvalue.Value) bool {
+	return namer{scope: expression.Scope{Data: data}}.tells(id)
+}
+
+// Walk finds what becomes tokens and puts numbered ids in their place.
+func Walk(body jsonvalue.Value) (out jsonvalue.Value, tokens int, err error) {
+	found, err := walk(body)
+	if err != nil {
+		return out, 0, err
+	}
+	return replace(body, found, make([]Token, len(found))), len(found), nil
+}
