@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/tokenkeep/tokenkeep/internal/access"
 	"github.com/tokenkeep/tokenkeep/internal/audit"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
@@ -231,9 +233,19 @@ func (s *Service) newKey(keys *keyring.Keys, c access.Caller, kind access.Applic
 		return store.Key{}, secret.Text{}, err
 	}
 	return store.Key{
-		ID: access.NewID(), ApplicationID: application, Hash: keys.HashKey(k.Text()), Prefix: k.Prefix(),
+		ID: keyID(keys, k.Text(), application), ApplicationID: application, Hash: keys.HashKey(k.Text()), Prefix: k.Prefix(),
 		CreatedBy: c.Application(), CreatedAt: store.At(s.now()),
 	}, k.Text(), nil
+}
+
+// keyID is the id of a key. It binds the key to its application: whoever points
+// the row at another application would have to know the tenant's keys to find
+// the id that belongs there. It looks like the random ids of other things.
+func keyID(keys *keyring.Keys, key secret.Text, application string) string {
+	id := uuid.UUID(keys.KeyHolder(key, application))
+	id[6] = id[6]&0x0f | 0x40
+	id[8] = id[8]&0x3f | 0x80
+	return id.String()
 }
 
 // Application returns an application of the caller's tenant.

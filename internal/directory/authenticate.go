@@ -48,7 +48,8 @@ func (s *Service) Authenticate(ctx context.Context, text secret.Text) (access.Ca
 		return access.Caller{}, fmt.Errorf("look up key: %w", err)
 	}
 	kind := access.ApplicationType(a.Type)
-	if subtle.ConstantTimeCompare(found.Hash, hash) != 1 || kind.KeyKind() != k.Kind() {
+	bound := subtle.ConstantTimeCompare([]byte(found.ID), []byte(keyID(keys, text, a.ID)))
+	if subtle.ConstantTimeCompare(found.Hash, hash)&bound != 1 || kind.KeyKind() != k.Kind() {
 		return access.Caller{}, errUnknownKey
 	}
 	rules, err := openGrant(keys, a)

@@ -52,7 +52,9 @@ func TestAnApplicationChangedByHandOpensNothing(t *testing.T) {
 		"fewer permissions":             {fmt.Sprintf(change, `permissions = '[]'`), nil, keyring.ErrDamaged},
 		"a later expiry":                {fmt.Sprintf(change, "expires_at = expires_at + 1"), nil, keyring.ErrDamaged},
 		"no expiry":                     {fmt.Sprintf(change, "expires_at = 0"), nil, keyring.ErrDamaged},
-		"another type":                  {fmt.Sprintf(change, "type = 'management'"), nil, fault.Unauthenticated},
+		"its key at a stronger application": {"UPDATE application_keys SET application_id = ?3 WHERE tenant_id = ?1 AND application_id = ?2",
+			func(i ids) []any { return []any{i.strong} }, fault.Unauthenticated},
+		"another type": {fmt.Sprintf(change, "type = 'management'"), nil, fault.Unauthenticated},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)

@@ -29,6 +29,7 @@ const (
 	fingerprintLabel = "tokenkeep fingerprint 1"
 	indexLabel       = "tokenkeep index 1"
 	keyLabel         = "tokenkeep key 1"
+	holderLabel      = "tokenkeep key holder 1"
 )
 
 // The sizes that the formats fix.

@@ -30,6 +30,7 @@ const (
 	fingerprintSize = 32
 	indexTermSize   = 16
 	keyHashSize     = 32
+	keyHolderSize   = 16
 )
 
 // Keys are the unwrapped keys of one tenant. They do no I/O, so they may be
@@ -128,6 +129,15 @@ func (k *Keys) fingerprintOf(kind string, sum []byte) []byte {
 func (k *Keys) IndexTerm(field, folded string) []byte {
 	input := bind(indexLabel, k.tenant, field, folded)
 	return must(k.current.Load().index.ComputePrimaryPRF(input, indexTermSize))
+}
+
+// KeyHolder returns 16 bytes that bind a key to its holder: an application's
+// id. Only who knows the key and the tenant's keys can compute them, so a row
+// that was pointed at another holder is noticed.
+func (k *Keys) KeyHolder(key secret.Text, holder string) []byte {
+	input := bind(holderLabel, k.tenant, key.Reveal(), holder)
+	defer clear(input)
+	return must(k.current.Load().keyHash.ComputePrimaryPRF(input, keyHolderSize))
 }
 
 // HashKey returns the 32 bytes under which an API key, a session key or a

@@ -118,6 +118,10 @@ func TestHashesDependOnEverythingThatTheyShould(t *testing.T) {
 		{"index term of another tenant", two.IndexTerm("data", "v"), 16},
 		{"key hash", one.HashKey(secret.NewText("v")), 32},
 		{"key hash of another key", one.HashKey(secret.NewText("w")), 32},
+		{"key holder", one.KeyHolder(secret.NewText("v"), "a"), 16},
+		{"key holder of another key", one.KeyHolder(secret.NewText("w"), "a"), 16},
+		{"another key holder", one.KeyHolder(secret.NewText("v"), "b"), 16},
+		{"key holder of another tenant", two.KeyHolder(secret.NewText("v"), "a"), 16},
 		{"key hash of another tenant", two.HashKey(secret.NewText("v")), 32},
 	}
 	seen := map[string]string{}
