@@ -2,14 +2,17 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"mime"
 	"net/http"
+	"net/textproto"
 	"net/url"
 	"strings"
 	"time"
@@ -34,8 +37,11 @@ type caller struct {
 type row struct {
 	method string
 	path   string // with {names}, as it stands in errors
+	media  string // of the body; "" is JSON
 	// keyed rows are sent under an idempotency key.
 	keyed bool
+	// rows that only read may be repeated, whatever their method.
+	reads bool
 	// open rows take no key and are tried once: they ask how the server is now.
 	open bool
 }
@@ -140,7 +146,7 @@ func (c *caller) try(ctx context.Context, r request, address string, body []byte
 	req.Header.Set("Accept", api.MediaJSON)
 	req.Header.Set("User-Agent", "tokenkeep-go")
 	if body != nil {
-		req.Header.Set("Content-Type", api.MediaJSON)
+		req.Header.Set("Content-Type", cmp.Or(r.media, api.MediaJSON))
 	}
 	if c.key != nil && !r.open {
 		req.Header.Set(api.Header(c.prefix, api.APIKey), c.key())
@@ -181,13 +187,26 @@ func (c *caller) broken(ctx context.Context, r request, err error) error {
 	if errors.As(err, &outer) {
 		err = outer.Err
 	}
-	if c.holdsKey(err.Error()) {
-		err = errors.New("withheld: the error's text holds the key")
+	if c.holdsKey(err.Error()) || quotes(err) {
+		err = errWithheld
 	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("client: %s: %w", r, ctx.Err())
 	}
 	return &brokenError{row: r.row, cause: err}
+}
+
+var errWithheld = errors.New("the connection broke, or the answer is not HTTP")
+
+// quotes reports whether the words of an error may repeat what the other side
+// sent: net/http quotes what it cannot read, and that may be an answer.
+func quotes(err error) bool {
+	var certificate *tls.CertificateVerificationError
+	if errors.As(err, &certificate) {
+		return false // names and reasons
+	}
+	var line textproto.ProtocolError
+	return errors.As(err, &line) || strings.ContainsRune(err.Error(), '"')
 }
 
 // holdsKey reports whether the key is in a text that somebody else wrote.

@@ -1,12 +1,13 @@
 // Package client calls a Tokenkeep server.
 //
 // It promises that a call is repeated only where repeating does no harm: when
-// its method is idempotent, or when the service said that it did nothing.
-// Retries, waits and the size of answers are bounded, and errors can be told
-// apart with errors.Is.
+// its method is idempotent, when it only reads, or when the service said that
+// it did nothing. Retries, waits and the size of answers are bounded, and errors
+// can be told apart with errors.Is.
 // It never follows a redirect, which would hand the key to another server; it
 // never prints the key or puts it into an error; and no error repeats ids or
-// other values that were sent.
+// other values that were sent or came back. One exception is the server's: it
+// names the tokens that it could not find for Detokenize.
 //
 // The key travels in a header: use an https address for anything but loopback.
 package client
@@ -28,6 +29,7 @@ type Client struct {
 	Applications Applications
 	Keys         Keys
 	Permissions  Permissions
+	Tokens       Tokens
 	Logs         Logs
 
 	caller *caller
@@ -118,7 +120,8 @@ func New(baseURL string, options ...Option) (*Client, error) {
 	}
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &Client{
-		Tenant: Tenant{c}, Applications: Applications{c}, Keys: Keys{c}, Permissions: Permissions{c}, Logs: Logs{c}, caller: c,
+		Tenant: Tenant{c}, Applications: Applications{c}, Keys: Keys{c}, Permissions: Permissions{c},
+		Tokens: Tokens{c}, Logs: Logs{c}, caller: c,
 	}, nil
 }
 

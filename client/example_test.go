@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log"
@@ -122,4 +123,99 @@ func ExampleLogs_List() {
 	}
 	// Output:
 	// Application retrieved by application
+}
+
+func ExampleTokens_Create() {
+	ctx := context.Background()
+	url, key := checkout() // the key of a private application
+	c, err := client.New(url, client.WithKey(key))
+	if err != nil {
+		log.Fatal(err)
+	}
+	card, err := c.Tokens.Create(ctx, api.CreateToken{
+		Type:     "card",
+		Data:     map[string]any{"number": "4242424242424242", "expiration_month": 12, "expiration_year": 2030},
+		Metadata: map[string]string{"order": "1001"},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("made:", string(card.Data))
+
+	card, err = c.Tokens.Get(ctx, card.ID)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("read:", string(card.Data))
+	// Output:
+	// made: {"number":"XXXXXXXXXXXX4242","expiration_month":12,"expiration_year":2030}
+	// read: {"number":"4242424242424242","expiration_month":12,"expiration_year":2030}
+}
+
+// A merge patch changes what it names and leaves the rest.
+func ExampleTokens_Update() {
+	ctx := context.Background()
+	url, key := checkout()
+	c, err := client.New(url, client.WithKey(key))
+	if err != nil {
+		log.Fatal(err)
+	}
+	token, err := c.Tokens.Create(ctx, api.CreateToken{Type: "token", Data: "Jane Doe", Metadata: map[string]string{"tier": "gold", "shop": "7"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	token, err = c.Tokens.Update(ctx, token.ID, map[string]any{"metadata": map[string]any{"tier": nil}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(token.Metadata)
+	// Output:
+	// map[shop:7]
+}
+
+// Any JSON goes in; the same structure comes out with tokens in place of
+// values, and back again.
+func ExampleClient_Tokenize() {
+	ctx := context.Background()
+	url, key := checkout()
+	c, err := client.New(url, client.WithKey(key))
+	if err != nil {
+		log.Fatal(err)
+	}
+	out, err := c.Tokenize(ctx, map[string]any{"name": "Jane Doe", "nothing": nil})
+	if err != nil {
+		log.Fatal(err)
+	}
+	var safe struct{ Name string }
+	if err := json.Unmarshal(out, &safe); err != nil {
+		log.Fatal(err)
+	}
+	clear, err := c.Detokenize(ctx, map[string]any{"to": "Dear {{ " + safe.Name + " }}"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(string(clear))
+	// Output:
+	// {"to":"Dear Jane Doe"}
+}
+
+func ExampleTokens_Search() {
+	ctx := context.Background()
+	url, key := checkout()
+	c, err := client.New(url, client.WithKey(key))
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = c.Tokens.Create(ctx, api.CreateToken{Type: "social_security_number", Data: "123-45-6789"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for token, err := range c.Tokens.Search(ctx, "type:social_security_number AND data:6789") {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(string(token.Data))
+	}
+	// Output:
+	// "123-45-6789"
 }

@@ -9,23 +9,29 @@ import (
 	"testing"
 
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
+	"github.com/tokenkeep/tokenkeep/internal/server"
 )
 
 // The examples call a server that runs, as a reader would. It starts with the
 // first of them and ends with the last test.
 var (
-	vault   = sync.OnceValues(startVault)
+	demo    = sync.OnceValue(startVault)
 	endings exampleTB
 )
 
-func startVault() (url, key string) {
+func startVault() server.DevKeys {
 	k := keeptest.Start(&endings, keeptest.Options{})
 	keys, _, err := k.Demo(context.Background())
 	if err != nil {
 		endings.Fatal(err)
 	}
-	return k.URL, keys.ManagementKey
+	return keys
 }
+
+// vault is for those who manage a tenant, checkout for a server that keeps
+// cards and may see them.
+func vault() (url, key string)    { return demo().BaseURL, demo().ManagementKey }
+func checkout() (url, key string) { return demo().BaseURL, demo().PrivateKey }
 
 func TestMain(m *testing.M) {
 	code := m.Run()

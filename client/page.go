@@ -49,3 +49,28 @@ func each[T any](fetch func(number int) (api.List[T], error), id func(T) string)
 		}
 	}
 }
+
+// eachFrom goes through a list from place to place. A server that does not
+// move on ends it.
+func eachFrom[T any](fetch func(start string) (api.ListFrom[T], error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for start := ""; ; {
+			page, err := fetch(start)
+			if err != nil {
+				var none T
+				yield(none, err)
+				return
+			}
+			for _, item := range page.Data {
+				if !yield(item, nil) {
+					return
+				}
+			}
+			next := page.Pagination.Next
+			if len(page.Data) == 0 || next == "" || next == start {
+				return
+			}
+			start = next
+		}
+	}
+}

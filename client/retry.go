@@ -24,7 +24,7 @@ func (c *caller) again(r request, err error, tried int) (wait time.Duration, aga
 		return 0, false
 	}
 	var refusal *Error
-	if r.method == http.MethodPost || r.method == http.MethodPatch {
+	if !r.reads && (r.method == http.MethodPost || r.method == http.MethodPatch) {
 		// Once more could be once too often, unless the service says that it
 		// did nothing: it does not keep the answers of earlier tries yet.
 		if !errors.As(err, &refusal) || refusal.Status != http.StatusTooManyRequests && refusal.Status != http.StatusServiceUnavailable {
