@@ -57,6 +57,8 @@ var mayImport = map[string][]string{
 	"internal/store/storetest":       {"internal/store"},
 	"internal/store/sqlite":          {"internal/store"},
 	"internal/store/sqlite/powercut": {},
+	"internal/store/postgres":        {"internal/store"},
+	"internal/store/postgres/pgtest": {},
 
 	"internal/base58": {},
 	"internal/luhn":   {},
@@ -69,9 +71,10 @@ var mayImport = map[string][]string{
 
 // mayDial lists the files that may open connections, with the reason.
 var mayDial = map[string]string{
-	"client/client.go":              "calls the server that a customer names",
-	"internal/admin/admin.go":       "dials the admin socket on this machine, for the operator's commands",
-	"internal/keeptest/keeptest.go": "calls the server that a test started, on loopback",
+	"client/client.go":                         "calls the server that a customer names",
+	"internal/admin/admin.go":                  "dials the admin socket on this machine, for the operator's commands",
+	"internal/keeptest/keeptest.go":            "calls the server that a test started, on loopback",
+	"internal/store/postgres/pgtest/pgtest.go": "starts a database server of its own, for tests",
 }
 
 // mayReveal lists the files that may take a protected value out of its

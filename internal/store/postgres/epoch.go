@@ -1,0 +1,133 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tokenkeep/tokenkeep/internal/store"
+)
+
+// maxWrappedKey bounds a wrapped key, as the other backend does.
+const maxWrappedKey = 482
+
+// epochKeys implements store.EpochKeys in a table of its own. What is done
+// here may be done twice with the same end, so a lost connection is answered
+// with store.ErrUnavailable, whatever became of the statement.
+type epochKeys struct{ store *Store }
+
+// EpochKeys implements store.Store.
+func (s *Store) EpochKeys() store.EpochKeys { return epochKeys{s} }
+
+// run runs statements in one transaction of a tenant, in one round trip.
+func (e epochKeys) run(ctx context.Context, tenant string, steps ...step) error {
+	key, err := parseTenant(tenant)
+	if err != nil {
+		return err
+	}
+	if err := e.store.enter(ctx); err != nil {
+		return err
+	}
+	defer e.store.running.Done()
+	steps = append(steps, step{doing: "commit", text: commit})
+	for try := 1; ; try++ {
+		c, err := e.store.acquire(ctx)
+		if err != nil {
+			return err
+		}
+		t := &tx{store: e.store, conn: c}
+		err = exchange(ctx, c, key, beginSingle, steps)
+		t.end()
+		if try == 3 || !errors.Is(err, errLost) && !errors.Is(err, errAgain) {
+			return err
+		}
+	}
+}
+
+const readEpochKey = "SELECT wrapped FROM epoch_keys WHERE tenant_id = $1 AND epoch = $2"
+
+func (e epochKeys) EpochKey(ctx context.Context, tenant string, epoch int64) (wrapped []byte, err error) {
+	found := false
+	err = e.run(ctx, tenant, step{doing: "read epoch key", text: readEpochKey, args: []any{epoch}, rows: func(r pgx.Rows) error {
+		if found = r.Next(); !found {
+			return nil
+		}
+		return r.Scan(&wrapped)
+	}})
+	if err == nil && !found {
+		return nil, store.ErrNotFound
+	}
+	return wrapped, err
+}
+
+func checkWrapped(wrapped []byte) error {
+	if len(wrapped) == 0 || len(wrapped) > maxWrappedKey {
+		return fmt.Errorf("postgres: a wrapped epoch key must have 1 to %d bytes", maxWrappedKey)
+	}
+	return nil
+}
+
+func (e epochKeys) AddEpochKey(ctx context.Context, tenant string, epoch int64, wrapped []byte) (kept []byte, err error) {
+	if _, err := parseTenant(tenant); err != nil {
+		return nil, err
+	}
+	if err := checkWrapped(wrapped); err != nil {
+		return nil, err
+	}
+	// The second statement sees what a rival has committed before the first.
+	err = e.run(ctx, tenant,
+		step{doing: "add epoch key", text: "INSERT INTO epoch_keys (tenant_id, epoch, wrapped) VALUES ($1, $2, $3) ON CONFLICT (tenant_id, epoch) DO NOTHING", args: []any{epoch, wrapped}},
+		step{doing: "read epoch key", text: readEpochKey, args: []any{epoch}, rows: func(r pgx.Rows) error {
+			if !r.Next() {
+				return pgx.ErrNoRows
+			}
+			return r.Scan(&kept)
+		}})
+	return kept, err
+}
+
+func (e epochKeys) ReplaceEpochKey(ctx context.Context, tenant string, epoch int64, wrapped []byte) error {
+	if _, err := parseTenant(tenant); err != nil {
+		return err
+	}
+	if err := checkWrapped(wrapped); err != nil {
+		return err
+	}
+	var n int64
+	err := e.run(ctx, tenant, step{doing: "replace epoch key", text: "UPDATE epoch_keys SET wrapped = $3 WHERE tenant_id = $1 AND epoch = $2", args: []any{epoch, wrapped}, changed: &n})
+	if err == nil && n == 0 {
+		return store.ErrNotFound
+	}
+	return err
+}
+
+func (e epochKeys) EpochKeyList(ctx context.Context, tenant string) (epochs []int64, err error) {
+	err = e.run(ctx, tenant, step{doing: "list epoch keys", text: "SELECT epoch FROM epoch_keys WHERE tenant_id = $1 ORDER BY epoch", rows: func(r pgx.Rows) error {
+		epochs = nil
+		for r.Next() {
+			var epoch int64
+			if err := r.Scan(&epoch); err != nil {
+				return err
+			}
+			epochs = append(epochs, epoch)
+		}
+		return nil
+	}})
+	return epochs, err
+}
+
+// DestroyEpochKeys removes the rows; their bytes go when tidy rewrites the table.
+func (e epochKeys) DestroyEpochKeys(ctx context.Context, before int64) (int, error) {
+	if err := e.store.enter(ctx); err != nil {
+		return 0, err
+	}
+	defer e.store.running.Done()
+	tag, err := e.store.owner.Exec(ctx, "DELETE FROM epoch_keys WHERE epoch < $1", before)
+	return int(tag.RowsAffected()), callerError(ctx, "destroy epoch keys", err)
+}
+
+func (e epochKeys) DestroyTenantEpochKeys(ctx context.Context, tenant string) error {
+	return e.run(ctx, tenant, step{doing: "destroy epoch keys", text: "DELETE FROM epoch_keys WHERE tenant_id = $1"})
+}

@@ -1,0 +1,158 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"sync"
+)
+
+const (
+	// maxLeaders is how many commits of a tenant are under way at once. While
+	// they are, what comes is gathered for the next.
+	maxLeaders = 2
+	// maxGroup and maxGroupBytes bound what shares a commit.
+	maxGroup      = 128
+	maxGroupBytes = 4 << 20
+)
+
+// gatherer commits the rows of updates that only insert: those that wait while
+// others of their tenant are being committed share the next commit. There is
+// no goroutine of its own: one of those who wait does it for all.
+type gatherer struct {
+	store *Store
+	alone bool // gather nothing
+
+	mu     sync.Mutex // guards queues
+	queues map[tenantKey]*queue
+}
+
+type queue struct {
+	leaders int
+	waiting []*member
+}
+
+// member is an update that waits.
+type member struct {
+	ctx  context.Context
+	rows *rows
+	// turn gets either the group that this member is to commit, itself in
+	// front, or the outcome when another one has done it.
+	turn chan turn
+}
+
+type turn struct {
+	group []*member
+	err   error
+}
+
+// errAlone says that a shared commit failed for reasons of one of its members,
+// so that each must be tried alone.
+var errAlone = errors.New("postgres: shared commit failed")
+
+func newGatherer(s *Store, alone bool) *gatherer {
+	return &gatherer{store: s, alone: alone, queues: make(map[tenantKey]*queue)}
+}
+
+// commit commits rows, with those of others or alone.
+func (g *gatherer) commit(ctx context.Context, tenant tenantKey, r *rows) error {
+	if g.alone {
+		return g.store.commitRows(ctx, tenant, r)
+	}
+	m := &member{ctx: ctx, rows: r, turn: make(chan turn, 1)}
+	now := g.join(tenant, m)
+	if now.group != nil {
+		now.err = g.lead(tenant, now.group)
+	}
+	if !errors.Is(now.err, errAlone) {
+		return now.err
+	}
+	return g.store.commitRows(ctx, tenant, r)
+}
+
+// join waits until the member leads or has been served.
+func (g *gatherer) join(tenant tenantKey, m *member) turn {
+	g.mu.Lock()
+	q := g.queues[tenant]
+	if q == nil {
+		q = &queue{}
+		g.queues[tenant] = q
+	}
+	if q.leaders < maxLeaders {
+		q.leaders++
+		g.mu.Unlock()
+		return turn{group: []*member{m}}
+	}
+	q.waiting = append(q.waiting, m)
+	g.mu.Unlock()
+	return <-m.turn
+}
+
+// lead commits a group, tells the others of it and hands over.
+func (g *gatherer) lead(tenant tenantKey, group []*member) error {
+	defer g.handOver(tenant)
+	live := group[:1]
+	for _, m := range group[1:] {
+		if err := m.ctx.Err(); err != nil {
+			m.turn <- turn{err: err}
+			continue
+		}
+		live = append(live, m)
+	}
+	var all rows
+	for _, m := range live {
+		all.add(m.rows)
+	}
+	g.store.metrics.groupSize.Observe(float64(len(live)))
+	err := g.store.commitRows(context.WithoutCancel(live[0].ctx), tenant, &all)
+	if err != nil && len(live) > 1 && !shared(err) {
+		g.store.metrics.groupsSplit.Inc()
+		err = errAlone
+	}
+	for _, m := range live[1:] {
+		m.turn <- turn{err: err}
+	}
+	return err
+}
+
+// shared reports whether an error concerns all members of a group alike.
+func shared(err error) bool {
+	for _, e := range []error{errAgain, errLost, errUnknown, errUnreachable} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// handOver makes one of those who wait the next leader.
+func (g *gatherer) handOver(tenant tenantKey) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	q := g.queues[tenant]
+	if len(q.waiting) == 0 {
+		if q.leaders--; q.leaders == 0 {
+			delete(g.queues, tenant)
+		}
+		return
+	}
+	n, bytes := 1, q.waiting[0].rows.bytes
+	for n < len(q.waiting) && n < maxGroup && bytes+q.waiting[n].rows.bytes <= maxGroupBytes {
+		bytes += q.waiting[n].rows.bytes
+		n++
+	}
+	group := q.waiting[:n:n]
+	q.waiting = q.waiting[n:]
+	group[0].turn <- turn{group: group}
+}
+
+// commitRows inserts rows in a transaction of its own.
+func (s *Store) commitRows(ctx context.Context, tenant tenantKey, r *rows) error {
+	c, err := s.acquire(ctx)
+	if err != nil {
+		return err
+	}
+	// After an error the transaction is still open.
+	t := &tx{store: s, tenant: tenant, conn: c, begun: true}
+	defer t.end()
+	return s.commit(ctx, c, tenant, beginUpdate, append(r.inserts(), r.counters(slotOf(c.Conn().PgConn()))...))
+}

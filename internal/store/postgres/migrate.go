@@ -1,0 +1,231 @@
+package postgres
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tokenkeep/tokenkeep/internal/store"
+)
+
+//go:embed migrations/*.sql
+var migrationFiles embed.FS
+
+// oldest is the first version of PostgreSQL that is served.
+const oldest = 14
+
+// tenantTables are emptied in this order when a tenant goes; its own row goes
+// last, so that a stopped deletion is found and finished. Log batches stay.
+var tenantTables = []string{
+	"keysets", "application_keys", "applications", "tokens", "token_terms", "token_groups", "marks",
+	"log_unsealed", "log", "log_counts", "tenants",
+}
+
+// requestTables are what the role of requests may read and change.
+var requestTables = append([]string{"log_batches", "commits", "epoch_keys"}, tenantTables...)
+
+// migrations returns the texts in the order of their numbers, which have no gaps.
+func migrations() ([]string, error) {
+	names, err := fs.Glob(migrationFiles, "migrations/*.sql")
+	if err != nil {
+		return nil, err
+	}
+	texts := make([]string, len(names))
+	for i, name := range names { // fs.Glob sorts
+		if want := fmt.Sprintf("migrations/%04d_", i+1); !strings.HasPrefix(name, want) {
+			return nil, fmt.Errorf("postgres: migration %d is missing: found %s", i+1, name)
+		}
+		b, err := migrationFiles.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		texts[i] = string(b)
+	}
+	return texts, nil
+}
+
+// prepare brings the database up to date. Servers that start together take
+// turns. It fails with store.ErrNewerSchema before it has changed anything.
+func prepare(ctx context.Context, config *pgx.ConnConfig, o Options) (err error) {
+	c, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return mapError("connect", err, nil)
+	}
+	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }() // which frees the lock
+	for _, step := range []struct {
+		doing string
+		do    func(ctx context.Context, c *pgx.Conn, o Options) error
+	}{
+		{"look at the server", checkServer},
+		{"wait for other servers", func(ctx context.Context, c *pgx.Conn, _ Options) error {
+			_, err := c.Exec(ctx, "SELECT pg_advisory_lock($1, $2)", lockSpace, migrationKey)
+			return err
+		}},
+		{"migrate", migrate},
+		{"prepare the role of requests", prepareRole},
+		{"choose how epoch keys are kept", keepEpochKeys},
+	} {
+		if err := step.do(ctx, c, o); err != nil {
+			var own ownError
+			if errors.As(err, &own) || ctx.Err() != nil {
+				return errors.Join(ctx.Err(), own.error)
+			}
+			return mapError(step.doing, err, nil)
+		}
+	}
+	return nil
+}
+
+// ownError is an error of ours, without anything of the server's in its text.
+type ownError struct{ error }
+
+func (e ownError) Unwrap() error { return e.error }
+
+func own(format string, args ...any) error { return ownError{fmt.Errorf("postgres: "+format, args...)} }
+
+func checkServer(ctx context.Context, c *pgx.Conn, o Options) error {
+	var version int
+	var encoding, fsync, fullPages string
+	var reading bool
+	if err := c.QueryRow(ctx, `
+		SELECT current_setting('server_version_num')::int, current_setting('server_encoding'), pg_is_in_recovery(),
+		  current_setting('fsync'), current_setting('full_page_writes')`).Scan(&version, &encoding, &reading, &fsync, &fullPages); err != nil {
+		return err
+	}
+	switch {
+	case version < oldest*10_000:
+		return own("the server is older than PostgreSQL %d", oldest)
+	case encoding != "UTF8":
+		return own("the database must have the encoding UTF8")
+	case reading:
+		return own("the server is a standby, which takes no changes: %w", store.ErrUnavailable)
+	}
+	if fsync != "on" || fullPages != "on" {
+		o.Logger.Warn("the database server does not sync to disk: what it acknowledges can be lost", "fsync", fsync, "full_page_writes", fullPages)
+	}
+	return nil
+}
+
+// migrate runs the migrations that the database has not seen, each in a
+// transaction of its own.
+func migrate(ctx context.Context, c *pgx.Conn, _ Options) error {
+	texts, err := migrations()
+	if err != nil {
+		return ownError{err}
+	}
+	version, err := schemaVersion(ctx, c)
+	if err != nil {
+		return err
+	}
+	if version > len(texts) {
+		return ownError{fmt.Errorf("%w: its schema is number %d, and this release knows %d", store.ErrNewerSchema, version, len(texts))}
+	}
+	if version == 0 {
+		// IF NOT EXISTS would ask for the right to create even when it is there.
+		var there bool
+		if err := c.QueryRow(ctx, "SELECT to_regnamespace($1) IS NOT NULL", schema).Scan(&there); err != nil {
+			return err
+		}
+		if !there {
+			if err := script(ctx, c, "CREATE SCHEMA "+schema); err != nil {
+				return err
+			}
+		}
+	}
+	if err := script(ctx, c, "SET search_path = "+schema+", pg_temp"); err != nil {
+		return err
+	}
+	for n := version; n < len(texts); n++ {
+		begin := "BEGIN;"
+		if n == 0 {
+			begin += "CREATE TABLE installation (name text COLLATE \"C\" NOT NULL PRIMARY KEY, value bytea NOT NULL);"
+		}
+		done := fmt.Sprintf(`
+			INSERT INTO installation (name, value) VALUES ('schema', convert_to('%d', 'UTF8'))
+			ON CONFLICT (name) DO UPDATE SET value = excluded.value; COMMIT;`, n+1)
+		if err := script(ctx, c, begin+texts[n]+done); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// schemaVersion returns the number of the last migration, 0 when there was none.
+func schemaVersion(ctx context.Context, c *pgx.Conn) (int, error) {
+	var there bool
+	if err := c.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", schema+".installation").Scan(&there); err != nil || !there {
+		return 0, err
+	}
+	var text string
+	err := c.QueryRow(ctx, "SELECT convert_from(value, 'UTF8') FROM "+schema+".installation WHERE name = 'schema'").Scan(&text)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, own("the schema %s is of another program: %w", schema, store.ErrDamaged)
+	}
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		return 0, own("the number of the schema cannot be read: %w", store.ErrDamaged)
+	}
+	return n, nil
+}
+
+// prepareRole makes the role of requests, when it is missing and may be made,
+// and gives it what requests need.
+func prepareRole(ctx context.Context, c *pgx.Conn, o Options) error {
+	role := pgx.Identifier{o.RequestRole}.Sanitize()
+	there, err := roleExists(ctx, c, o.RequestRole)
+	if err != nil {
+		return err
+	}
+	if !there {
+		// Another database of the cluster may be made ready at the same time.
+		failed := script(ctx, c, "CREATE ROLE "+role+" NOLOGIN NOINHERIT")
+		if there, err = roleExists(ctx, c, o.RequestRole); err != nil {
+			return err
+		}
+		if !there {
+			if pe, ok := refusal(failed); ok && pe.Code == "42501" {
+				return own("the role of requests is missing and may not be made: let an administrator run CREATE ROLE %s NOLOGIN, and GRANT it to the role of the URL", role)
+			}
+			return failed
+		}
+	}
+	var wall, member bool
+	if err := c.QueryRow(ctx, "SELECT NOT rolsuper AND NOT rolbypassrls, pg_has_role(oid, 'MEMBER') FROM pg_roles WHERE rolname = $1", o.RequestRole).Scan(&wall, &member); err != nil {
+		return err
+	}
+	if !wall {
+		return own("the role of requests, %s, passes row-level security: it must be neither SUPERUSER nor BYPASSRLS", role)
+	}
+	if !member {
+		if err := script(ctx, c, "GRANT "+role+" TO CURRENT_USER"); err != nil {
+			return own("the role of the URL is no member of %s: let an administrator GRANT it", role)
+		}
+	}
+	return script(ctx, c, fmt.Sprintf("GRANT USAGE ON SCHEMA %s TO %s; GRANT SELECT, INSERT, UPDATE, DELETE ON %s TO %s", schema, role, strings.Join(requestTables, ", "), role))
+}
+
+func roleExists(ctx context.Context, c *pgx.Conn, role string) (there bool, err error) {
+	err = c.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = $1)", role).Scan(&there)
+	return there, err
+}
+
+// keepEpochKeys makes their table logged or unlogged, as it was chosen.
+func keepEpochKeys(ctx context.Context, c *pgx.Conn, o Options) error {
+	var logged bool
+	if err := c.QueryRow(ctx, "SELECT relpersistence = 'p' FROM pg_class WHERE oid = 'epoch_keys'::regclass").Scan(&logged); err != nil || logged == o.LoggedEpochKeys {
+		return err
+	}
+	if o.LoggedEpochKeys {
+		return script(ctx, c, "ALTER TABLE epoch_keys SET LOGGED")
+	}
+	return script(ctx, c, "ALTER TABLE epoch_keys SET UNLOGGED")
+}

@@ -1,0 +1,313 @@
+// Package pgtest runs a private PostgreSQL for tests.
+//
+// It promises a cluster of its own in a temporary folder, reached through a
+// socket in that folder alone, that is gone when the test binary ends, however
+// it ends. It never touches a database that it did not make, and it is used by
+// tests alone.
+package pgtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// requiredVariable says, with the value "required", that a missing PostgreSQL
+// fails the tests instead of skipping them.
+const requiredVariable = "TOKENKEEP_TEST_POSTGRES"
+
+// errNoPostgres says that no server was found to run.
+var errNoPostgres = errors.New("no PostgreSQL found in PATH or /usr/lib/postgresql: 'make postgres' installs it")
+
+// startWait is how long a server may take to come up, recovery included.
+const startWait = 60 * time.Second
+
+// Options choose how a cluster runs.
+type Options struct {
+	// NoSync lets the server skip every sync: faster, and nothing survives a
+	// crash of the machine. Crashes of the server itself are survived.
+	NoSync bool
+	// Settings are further lines of the server's configuration.
+	Settings map[string]string
+}
+
+// Cluster is a running server with its folder.
+type Cluster struct {
+	dir, bin string
+	options  Options
+	account  *syscall.Credential // nil: run as the user of the tests
+
+	mu      sync.Mutex // guards what follows
+	process *os.Process
+	ended   chan struct{} // closed when the process is gone
+}
+
+// The cluster that the tests of a binary share, and the databases made in it.
+var (
+	sharedOnce sync.Once
+	shared     *Cluster
+	sharedErr  error
+	made       atomic.Int64
+)
+
+// Run runs the tests of a package and removes the cluster that they shared; it
+// is what TestMain calls.
+func Run(m *testing.M) int {
+	code := m.Run()
+	if shared != nil {
+		shared.Remove()
+	}
+	return code
+}
+
+// Database returns the URL of a new, empty database in the cluster that all
+// tests of the binary share. The URL is a superuser's.
+func Database(t testing.TB) string {
+	t.Helper()
+	sharedOnce.Do(func() { shared, sharedErr = start(Options{NoSync: true}) })
+	need(t, sharedErr)
+	return shared.Database(t)
+}
+
+// Start runs a cluster for the length of one test.
+func Start(t testing.TB, o Options) *Cluster {
+	t.Helper()
+	c, err := start(o)
+	need(t, err)
+	t.Cleanup(c.Remove)
+	return c
+}
+
+// need skips the test without PostgreSQL, unless it must be there.
+func need(t testing.TB, err error) {
+	t.Helper()
+	switch {
+	case errors.Is(err, errNoPostgres) && os.Getenv(requiredVariable) != "required":
+		t.Skip(err)
+	case err != nil:
+		t.Fatal(err)
+	}
+}
+
+func start(o Options) (_ *Cluster, err error) {
+	bin, err := findBinaries()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "tokenkeep-pg-")
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{dir: dir, bin: bin, options: o}
+	defer func() {
+		if err != nil {
+			c.Remove()
+		}
+	}()
+	if err := c.chooseAccount(); err != nil {
+		return nil, err
+	}
+	initdb := c.command("initdb", "-D", c.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--data-checksums")
+	if out, err := initdb.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("initdb: %w: %s", err, out)
+	}
+	return c, c.Restart()
+}
+
+// findBinaries returns the folder with the newest server.
+func findBinaries() (string, error) {
+	if path, err := exec.LookPath("initdb"); err == nil {
+		if path, err = filepath.EvalSymlinks(path); err == nil {
+			return filepath.Dir(path), nil
+		}
+	}
+	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
+	if len(found) == 0 {
+		return "", errNoPostgres
+	}
+	version := func(path string) int {
+		n, _ := strconv.Atoi(strings.Split(path, "/")[4])
+		return n
+	}
+	newest := slices.MaxFunc(found, func(a, b string) int { return version(a) - version(b) })
+	return filepath.Dir(newest), nil
+}
+
+// chooseAccount picks another user when the tests run as root, which the
+// server refuses to do.
+func (c *Cluster) chooseAccount() error {
+	if os.Getuid() != 0 {
+		return nil
+	}
+	for _, name := range []string{"postgres", "nobody"} {
+		u, err := user.Lookup(name)
+		if err != nil {
+			continue
+		}
+		uid, errUID := strconv.ParseUint(u.Uid, 10, 32)
+		gid, errGID := strconv.ParseUint(u.Gid, 10, 32)
+		if err := errors.Join(errUID, errGID); err != nil {
+			return err
+		}
+		c.account = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+		return os.Chown(c.dir, int(uid), int(gid))
+	}
+	return errors.New("PostgreSQL does not run as root, and there is neither a user postgres nor a user nobody")
+}
+
+func (c *Cluster) data() string { return filepath.Join(c.dir, "data") }
+
+func (c *Cluster) command(name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(filepath.Join(c.bin, name), args...)
+	cmd.Dir = c.dir
+	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	cmd.SysProcAttr = attributes(c.account)
+	return cmd
+}
+
+// Command prepares one of PostgreSQL's own programs against a database.
+func (c *Cluster) Command(name, database string, args ...string) *exec.Cmd {
+	return c.command(name, append([]string{"-h", c.dir, "-U", "postgres", "-d", database}, args...)...)
+}
+
+// Folder returns a folder that the server and its programs can read.
+func (c *Cluster) Folder() string { return c.dir }
+
+// URL returns the URL of a database, as the superuser.
+func (c *Cluster) URL(database string) string {
+	return "postgres:///" + database + "?user=postgres&host=" + url.QueryEscape(c.dir)
+}
+
+// Database makes a database and returns its URL.
+func (c *Cluster) Database(t testing.TB) string {
+	t.Helper()
+	name := fmt.Sprintf("test_%d", made.Add(1))
+	conn, err := pgx.Connect(t.Context(), c.URL("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(t.Context()) }()
+	if _, err := conn.Exec(t.Context(), "CREATE DATABASE "+name); err != nil {
+		t.Fatal(err)
+	}
+	return c.URL(name)
+}
+
+// Restart starts the server, which must not be running, and waits until it
+// serves.
+func (c *Cluster) Restart() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	deadline := time.Now().Add(startWait)
+	for {
+		err := c.launch(deadline)
+		if err == nil || time.Now().After(deadline) {
+			return err
+		}
+		// The processes of a killed server may still hold its memory.
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+func (c *Cluster) launch(deadline time.Time) error {
+	settings := map[string]string{
+		"listen_addresses": "", "unix_socket_directories": c.dir, "max_connections": "200", "shared_buffers": "128MB",
+		"fsync": "on", "synchronous_commit": "on", "log_min_messages": "fatal", "max_wal_size": "2GB",
+	}
+	if c.options.NoSync {
+		settings["fsync"], settings["full_page_writes"] = "off", "off"
+	}
+	args := []string{"-D", c.data()}
+	for _, more := range []map[string]string{settings, c.options.Settings} {
+		for name, value := range more {
+			args = append(args, "-c", name+"="+value)
+		}
+	}
+	log, err := os.OpenFile(filepath.Join(c.dir, "log"), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = log.Close() }()
+	cmd := c.command("postgres", args...)
+	cmd.Stdout, cmd.Stderr = log, log
+	started, ended := make(chan error), make(chan struct{})
+	go func() {
+		// The kernel ends the server when the thread that started it ends.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait()
+			close(ended)
+		}
+	}()
+	if err := <-started; err != nil {
+		return err
+	}
+	for {
+		select {
+		case <-ended:
+			text, _ := os.ReadFile(log.Name())
+			return fmt.Errorf("the server ended at once: %s", text)
+		default:
+		}
+		if err := c.ping(); err == nil {
+			c.process, c.ended = cmd.Process, ended
+			return nil
+		} else if time.Now().After(deadline) {
+			_ = cmd.Process.Kill()
+			return err
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func (c *Cluster) ping() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, c.URL("postgres"))
+	if err != nil {
+		return err
+	}
+	return conn.Close(ctx)
+}
+
+// Kill ends every process of the server at once with SIGKILL.
+func (c *Cluster) Kill() { c.end(killAll) }
+
+// Quit ends the server without a shutdown, as 'pg_ctl stop -m immediate' does.
+func (c *Cluster) Quit() { c.end(func(p *os.Process) { _ = p.Signal(syscall.SIGQUIT) }) }
+
+func (c *Cluster) end(stop func(*os.Process)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.process == nil {
+		return
+	}
+	stop(c.process)
+	<-c.ended
+	c.process = nil
+}
+
+// Remove ends the server and removes its folder.
+func (c *Cluster) Remove() {
+	c.Quit()
+	_ = os.RemoveAll(c.dir)
+}

@@ -1,0 +1,197 @@
+package postgres
+
+import (
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/tokenkeep/tokenkeep/internal/store"
+)
+
+// rows are tokens and log entries to insert, and what they do to the counters.
+// Inserts alone depend on nothing and on no order, so the rows of several
+// updates of a tenant can go into one statement for each table.
+type rows struct {
+	tokens  []tokenRow
+	entries []entryRow
+	// groups and kinds are changes of the counters, written once however many
+	// rows of a kind the transaction touches.
+	groups map[groupKey]*groupDelta
+	kinds  map[string]int64
+	bytes  int // about how much there is to send
+}
+
+type tokenRow struct {
+	store.Token
+	group      groupKey
+	containers string
+	terms      []byte
+}
+
+type entryRow struct {
+	store.LogEntry
+	id pgtype.UUID
+}
+
+type groupDelta struct {
+	kind, containers string
+	tokens           int64
+}
+
+func (r *rows) empty() bool { return len(r.tokens) == 0 && len(r.entries) == 0 && !r.counted() }
+
+func (r *rows) counted() bool { return len(r.groups) > 0 || len(r.kinds) > 0 }
+
+// settled says that the inserts have been taken; the counters stay.
+func (r *rows) settled() { r.tokens, r.entries, r.bytes = nil, nil, 0 }
+
+// add takes the rows of another update along.
+func (r *rows) add(other *rows) {
+	r.tokens = append(r.tokens, other.tokens...)
+	r.entries = append(r.entries, other.entries...)
+	for group, d := range other.groups {
+		r.countToken(group, d.kind, d.containers, d.tokens)
+	}
+	for kind, n := range other.kinds {
+		r.countEntry(kind, n)
+	}
+	r.bytes += other.bytes
+}
+
+func (r *rows) countToken(group groupKey, kind, containers string, n int64) {
+	if r.groups == nil {
+		r.groups = make(map[groupKey]*groupDelta)
+	}
+	d := r.groups[group]
+	if d == nil {
+		d = &groupDelta{kind: kind, containers: containers}
+		r.groups[group] = d
+	}
+	d.tokens += n
+}
+
+func (r *rows) countEntry(kind string, n int64) {
+	if r.kinds == nil {
+		r.kinds = make(map[string]int64)
+	}
+	r.kinds[kind] += n
+}
+
+// inserts returns the statements that insert the rows.
+func (r *rows) inserts() (steps []step) {
+	if len(r.tokens) > 0 {
+		steps = append(steps, insertTokens(r.tokens))
+		if terms, any := insertTerms(r.tokens); any {
+			steps = append(steps, terms)
+		}
+	}
+	if len(r.entries) > 0 {
+		steps = append(steps, insertEntries(r.entries))
+	}
+	return steps
+}
+
+func insertTokens(tokens []tokenRow) step {
+	n := len(tokens)
+	var (
+		ids, kinds, containers, makers, changers = make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n)
+		groups                                   = make([]pgtype.UUID, n)
+		data, details, shortLived, terms         = make([][]byte, n), make([][]byte, n), make([][]byte, n), make([][]byte, n)
+		expires                                  = make([]pgtype.Int8, n)
+		offsets, made, changed, versions         = make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n)
+	)
+	for i, t := range tokens {
+		ids[i], kinds[i], containers[i], makers[i], changers[i] = t.ID, t.Type, t.containers, t.CreatedBy, t.ModifiedBy
+		groups[i] = t.group.column()
+		data[i], details[i], shortLived[i], terms[i] = orEmpty(t.Data), t.Details, t.ShortLived, t.terms
+		expires[i] = orNull(t.Expiry.At)
+		offsets[i], made[i], changed[i], versions[i] = int64(t.Expiry.OffsetSeconds), int64(t.CreatedAt), int64(t.ModifiedAt), t.Version
+	}
+	return step{doing: "insert tokens", text: `
+		INSERT INTO tokens (tenant_id, ` + tokenColumns + `)
+		SELECT $1, * FROM unnest($2::text[], $3::uuid[], $4::text[], $5::text[], $6::bytea[], $7::bytea[], $8::bytea[], $9::bytea[],
+		  $10::bigint[], $11::bigint[], $12::text[], $13::bigint[], $14::text[], $15::bigint[], $16::bigint[])`,
+		args: []any{ids, groups, kinds, containers, data, details, shortLived, terms, expires, offsets, makers, made, changers, changed, versions}}
+}
+
+func insertTerms(tokens []tokenRow) (_ step, any_ bool) {
+	var (
+		terms   [][]byte
+		made    []int64
+		ids     []string
+		groups  []pgtype.UUID
+		expires []pgtype.Int8
+	)
+	for _, t := range tokens {
+		for _, term := range t.Terms {
+			terms, made, ids = append(terms, term), append(made, int64(t.CreatedAt)), append(ids, t.ID)
+			groups, expires = append(groups, t.group.column()), append(expires, orNull(t.Expiry.At))
+		}
+	}
+	return step{doing: "insert search terms", text: `
+		INSERT INTO token_terms (tenant_id, term, created_at, id, group_id, expires_at)
+		SELECT $1, * FROM unnest($2::bytea[], $3::bigint[], $4::text[], $5::uuid[], $6::bigint[])`,
+		args: []any{terms, made, ids, groups, expires}}, len(terms) > 0
+}
+
+// insertEntries appends to the log and to the queue of what is unsealed.
+func insertEntries(entries []entryRow) step {
+	n := len(entries)
+	made, ids := make([]int64, n), make([]pgtype.UUID, n)
+	texts := make([][]string, 10)
+	for i := range texts {
+		texts[i] = make([]string, n)
+	}
+	for i, e := range entries {
+		made[i], ids[i] = int64(e.CreatedAt), e.id
+		for j, text := range e.texts() {
+			texts[j][i] = text
+		}
+	}
+	args := []any{made, ids}
+	for _, list := range texts {
+		args = append(args, list)
+	}
+	return step{doing: "append to the log", text: `
+		WITH appended AS (
+		  INSERT INTO log (tenant_id, ` + logColumns + `)
+		  SELECT $1, * FROM unnest($2::bigint[], $3::uuid[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[],
+		    $10::text[], $11::text[], $12::text[], $13::text[])
+		  RETURNING tenant_id, created_at, id)
+		INSERT INTO log_unsealed (tenant_id, created_at, id) SELECT tenant_id, created_at, id FROM appended`,
+		args: args}
+}
+
+// texts are the entry's columns behind its place, in their order.
+func (e entryRow) texts() [10]string {
+	return [10]string{e.ActorID, e.ActorType, e.SessionID, e.EntityType, e.EntityID, e.Operation, e.Outcome, e.Message, e.TraceID, e.ClientAddress}
+}
+
+// counters returns the statements that change the counters, in a slot.
+func (r *rows) counters(slot int) (steps []step) {
+	if len(r.groups) > 0 {
+		var (
+			groups            []pgtype.UUID
+			kinds, containers []string
+			tokens            []int64
+		)
+		for group, d := range r.groups {
+			groups, kinds, containers, tokens = append(groups, group.column()), append(kinds, d.kind), append(containers, d.containers), append(tokens, d.tokens)
+		}
+		steps = append(steps, step{doing: "count tokens", text: `
+			INSERT INTO token_groups (tenant_id, slot, group_id, type, containers, tokens)
+			SELECT $1, $2, * FROM unnest($3::uuid[], $4::text[], $5::text[], $6::bigint[])
+			ON CONFLICT (tenant_id, group_id, slot) DO UPDATE SET tokens = token_groups.tokens + excluded.tokens`,
+			args: []any{slot, groups, kinds, containers, tokens}})
+	}
+	if len(r.kinds) > 0 {
+		var kinds []string
+		var entries []int64
+		for kind, n := range r.kinds {
+			kinds, entries = append(kinds, kind), append(entries, n)
+		}
+		steps = append(steps, step{doing: "count log entries", text: `
+			INSERT INTO log_counts (tenant_id, slot, entity_type, entries) SELECT $1, $2, * FROM unnest($3::text[], $4::bigint[])
+			ON CONFLICT (tenant_id, entity_type, slot) DO UPDATE SET entries = log_counts.entries + excluded.entries`,
+			args: []any{slot, kinds, entries}})
+	}
+	return steps
+}

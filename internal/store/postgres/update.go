@@ -1,0 +1,210 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tokenkeep/tokenkeep/internal/store"
+)
+
+const commit = "COMMIT"
+
+const (
+	// attempts bounds how often the function of an update is run.
+	attempts = 12
+	// quick is how many of them are made without waiting for a turn.
+	quick = 3
+	// resolveWait is how long the outcome of a commit is asked for.
+	resolveWait = 30 * time.Second
+)
+
+// errUnknown says that nobody could be asked what became of a commit.
+var errUnknown = fmt.Errorf("postgres: the connection was lost over a commit, and its outcome is not known: %w", store.ErrUnavailable)
+
+// Update implements store.Store.
+func (s *Store) Update(ctx context.Context, tenant string, fn func(store.Tx) error) error {
+	key, err := parseTenant(tenant)
+	if err != nil {
+		return err
+	}
+	if err := s.enter(ctx); err != nil {
+		return err
+	}
+	defer s.running.Done()
+	err = s.update(ctx, key, fn)
+	if err == nil {
+		s.failing.Store(false)
+	} else if errors.Is(err, store.ErrUnavailable) {
+		s.failing.Store(true)
+	}
+	return err
+}
+
+// update runs fn until it is committed or refused. An attempt is made again
+// when nothing of it was kept: after a conflict with a concurrent transaction,
+// and after a connection was lost.
+func (s *Store) update(ctx context.Context, tenant tenantKey, fn func(store.Tx) error) error {
+	for n := 1; ; n++ {
+		if n == quick+1 {
+			// Those who meet again and again take turns.
+			leave, err := s.turns.take(ctx, tenant)
+			if err != nil {
+				return err
+			}
+			defer leave()
+		}
+		err := s.attempt(ctx, tenant, fn)
+		if n == attempts || !(errors.Is(err, errAgain) || errors.Is(err, errLost)) {
+			return err
+		}
+		s.metrics.retries.Inc()
+		if err := pause(ctx, time.Duration(rand.Int64N(int64(time.Millisecond)<<min(n, 6)))); err != nil {
+			return err
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *Store) attempt(ctx context.Context, tenant tenantKey, fn func(store.Tx) error) error {
+	t := &tx{store: s, tenant: tenant, begin: beginUpdate}
+	defer t.end()
+	err := fn(t)
+	t.ended = true
+	if t.failed != nil && (errors.Is(t.failed, errAgain) || errors.Is(t.failed, errLost)) {
+		return t.failed // whatever the function made of it
+	}
+	if err != nil {
+		return err
+	}
+	if t.failed != nil {
+		return t.failed
+	}
+	if err := ctx.Err(); err != nil {
+		return err // nothing was committed so far
+	}
+	return t.commit(ctx)
+}
+
+// commit sends what waits and the commit.
+func (t *tx) commit(ctx context.Context) error {
+	if t.conn == nil && len(t.waiting) == 0 {
+		if t.rows.empty() {
+			return nil
+		}
+		return t.store.gatherer.commit(ctx, t.tenant, &t.rows)
+	}
+	if err := t.connect(ctx); err != nil {
+		return err
+	}
+	t.settleRows()
+	steps := append(t.waiting, t.rows.counters(slotOf(t.conn.Conn().PgConn()))...)
+	if !t.sent && len(steps) == 0 {
+		// It read and changed nothing; its commit tells whether what it read
+		// was a state that there could have been.
+		return exchange(ctx, t.conn, t.tenant, "", []step{{doing: "commit", text: commit}})
+	}
+	return t.store.commit(ctx, t.conn, t.tenant, t.opening(), steps)
+}
+
+// commit sends the last statements of a transaction with its commit. It
+// returns nil when they are kept, and any error means that they are not; but
+// for the one case that the outcome could not be found out in time, which the
+// error says.
+func (s *Store) commit(ctx context.Context, c *pgxpool.Conn, tenant tenantKey, opening string, steps []step) error {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return fmt.Errorf("postgres: name a commit: %w", err)
+	}
+	mark := pgtype.UUID{Bytes: id, Valid: true}
+	all := make([]step, 0, len(steps)+2)
+	all = append(all, step{doing: "name the commit", text: "INSERT INTO commits (tenant_id, id, kept) VALUES ($1, $2, true)", args: []any{mark}, taken: errLost})
+	all = append(append(all, steps...), step{doing: "commit", text: commit})
+	err = exchange(ctx, c, tenant, opening, all)
+	if err == nil || !errors.Is(err, errLost) || !c.Conn().IsClosed() {
+		return err
+	}
+	s.metrics.outcomes.Inc()
+	s.requests.Reset()
+	return s.resolve(ctx, tenant, mark)
+}
+
+// resolve finds out what became of a transaction whose commit was not
+// answered. It claims the transaction's name: either the name is there, then
+// the transaction was committed; or it is not, then it never can be, because
+// the transaction would find its name taken, be it still on its way to the
+// server. One that is under way is waited for by the key itself.
+func (s *Store) resolve(ctx context.Context, tenant tenantKey, mark pgtype.UUID) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resolveWait)
+	defer cancel()
+	for {
+		kept, err := s.claim(ctx, tenant, mark)
+		switch {
+		case err == nil && kept:
+			return nil
+		case err == nil:
+			return errLost
+		}
+		if pause(ctx, 20*time.Millisecond) != nil {
+			return errUnknown
+		}
+	}
+}
+
+func (s *Store) claim(ctx context.Context, tenant tenantKey, mark pgtype.UUID) (kept bool, err error) {
+	c, err := s.acquire(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer c.Release()
+	err = exchange(ctx, c, tenant, beginSingle, []step{
+		{doing: "claim a commit", text: "INSERT INTO commits (tenant_id, id, kept) VALUES ($1, $2, false) ON CONFLICT (tenant_id, id) DO NOTHING", args: []any{mark}},
+		{doing: "look for a commit", text: "SELECT kept FROM commits WHERE tenant_id = $1 AND id = $2", args: []any{mark}, rows: func(r pgx.Rows) error {
+			if !r.Next() {
+				return pgx.ErrNoRows
+			}
+			return r.Scan(&kept)
+		}},
+		{doing: "commit", text: commit},
+	})
+	return kept, err
+}
+
+// turns are taken by updates that failed several times, of tenants that share
+// a turn by chance too.
+type turns [64]chan struct{}
+
+func newTurns() (t turns) {
+	for i := range t {
+		t[i] = make(chan struct{}, 1)
+	}
+	return t
+}
+
+// take waits for a turn and returns the function that ends it.
+func (t *turns) take(ctx context.Context, tenant tenantKey) (leave func(), err error) {
+	turn := t[tenant[15]%64]
+	select {
+	case turn <- struct{}{}:
+		return func() { <-turn }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
