@@ -31,6 +31,12 @@ type Config struct {
 	KEKFile string
 	KEK     secret.Text
 
+	StoreURL             secret.Text
+	StoreURLFile         string
+	StoreConnections     int
+	StoreRequestRole     string
+	StoreLoggedEpochKeys bool
+
 	LogLevel  slog.Level
 	LogFormat string
 

@@ -205,7 +205,7 @@ func (c *Config) Validate() error {
 	if c.TLSCertFile == "" && !c.TLSTerminatedElsewhere && !isLoopback(c.Addr) {
 		return errorf("addr is not a loopback address and there is no TLS: set tls.cert_file and tls.key_file, or tls.terminated_elsewhere when something in front ends TLS")
 	}
-	for name, path := range map[string]string{"tls.cert_file": c.TLSCertFile, "tls.key_file": c.TLSKeyFile, "kek.file": c.KEKFile} {
+	for name, path := range map[string]string{"tls.cert_file": c.TLSCertFile, "tls.key_file": c.TLSKeyFile, "kek.file": c.KEKFile, "store.url_file": c.StoreURLFile} {
 		if path == "" {
 			continue
 		}
@@ -218,6 +218,12 @@ func (c *Config) Validate() error {
 	}
 	if err := notForOthers("kek.file", c.KEKFile, 0o077); err != nil {
 		return err
+	}
+	if err := notForOthers("store.url_file", c.StoreURLFile, 0o077); err != nil {
+		return err
+	}
+	if c.StoreURLFile != "" && !c.StoreURL.IsZero() {
+		return errorf("store.url_file and %s are both set: keep one", mustFind("store.url").Env())
 	}
 	if err := notForOthers("data", c.Data, 0o077); err != nil {
 		return err

@@ -61,14 +61,32 @@ var settings = []Setting{
 	text("kek.file", "File with the key-encryption key, mode 0600. 'tokenkeep key create' makes one.",
 		"", func(c *Config) *string { return &c.KEKFile }, nil),
 	{
+		Name: "store.url", Doc: "URL of a PostgreSQL database (postgres://user:password@host/name), in place of the embedded store.", Secret: true,
+		set: func(c *Config, v string) error { c.StoreURL = secret.NewText(v); return nil },
+		get: func(c *Config) string { return isGiven(c.StoreURL) },
+	},
+	text("store.url_file", "File with that URL, mode 0600, for those who keep secrets in files.",
+		"", func(c *Config) *string { return &c.StoreURLFile }, nil),
+	{
+		Name: "store.connections", Doc: "Most connections to PostgreSQL that serve requests; a few more serve sweeps and checks.", Default: "16",
+		set: func(c *Config, v string) error {
+			n, err := strconv.Atoi(v)
+			if err != nil || n < 2 || n > 1000 {
+				return errors.New("must be a number from 2 to 1000")
+			}
+			c.StoreConnections = n
+			return nil
+		},
+		get: func(c *Config) string { return strconv.Itoa(c.StoreConnections) },
+	},
+	text("store.request_role", "Role of PostgreSQL that requests act as: it sees one tenant at a time.",
+		"tokenkeep_requests", func(c *Config) *string { return &c.StoreRequestRole }, matches(`^[a-z_][a-z0-9_]{0,62}$`, "must be a plain role name in lower case")),
+	flag("store.logged_epoch_keys", "Keeps short-lived keys through a crash of PostgreSQL, at the price of copies in its write-ahead log and on standbys.",
+		"false", func(c *Config) *bool { return &c.StoreLoggedEpochKeys }),
+	{
 		Name: "kek.value", Doc: "The key-encryption key itself, for machines that hand secrets over in the environment.", Secret: true,
 		set: func(c *Config, v string) error { c.KEK = secret.NewText(v); return nil },
-		get: func(c *Config) string {
-			if c.KEK.IsZero() {
-				return ""
-			}
-			return "(set)"
-		},
+		get: func(c *Config) string { return isGiven(c.KEK) },
 	},
 
 	{
@@ -219,6 +237,14 @@ func span(name, doc, fallback string, least time.Duration, field func(*Config) *
 		},
 		get: func(c *Config) string { return field(c).String() },
 	}
+}
+
+// isGiven tells of a secret only that there is one.
+func isGiven(t secret.Text) string {
+	if t.IsZero() {
+		return ""
+	}
+	return "(set)"
 }
 
 func list(v string) []string {

@@ -29,7 +29,6 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/endpoint"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 	"github.com/tokenkeep/tokenkeep/internal/store"
-	"github.com/tokenkeep/tokenkeep/internal/store/sqlite"
 )
 
 // Options are what a server needs beside its configuration.
@@ -58,6 +57,7 @@ type Server struct {
 
 	services
 	store       store.Store
+	lock        *os.File // of the data folder, where the store has none of its own
 	registry    *prometheus.Registry
 	certificate *certificate // nil without TLS
 	api         *httpapi.Handler
@@ -118,11 +118,9 @@ func New(ctx context.Context, c *config.Config, o Options) (_ *Server, err error
 	if s.kms, err = openKMS(c); err != nil {
 		return nil, err
 	}
-	opened, err := sqlite.Open(ctx, c.Data, sqlite.Options{Logger: o.Logger, Metrics: s.registry})
-	if err != nil {
+	if err := s.openStore(ctx); err != nil {
 		return nil, err
 	}
-	s.store = opened
 	if err := s.connect(ctx); err != nil {
 		return nil, err
 	}
@@ -306,10 +304,14 @@ func (s *Server) release() error {
 	for _, d := range s.doors {
 		_ = d.listener.Close()
 	}
-	if s.store == nil {
-		return nil
+	var err error
+	if s.store != nil {
+		err = s.store.Close()
 	}
-	return s.store.Close()
+	if s.lock != nil {
+		err = errors.Join(err, s.lock.Close())
+	}
+	return err
 }
 
 // noteFile tells commands on this machine where the server is.

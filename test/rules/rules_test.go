@@ -32,8 +32,8 @@ var mayImport = map[string][]string{
 
 	"internal/keeptest": {"api", "internal/admin", "internal/config", "internal/httpapi", "internal/server"},
 	"internal/server": {"internal/access", "internal/admin", "internal/audit", "internal/config", "internal/directory", "internal/endpoint",
-		"internal/fault", "internal/httpapi", "internal/keyring", "internal/keyring/localkms", "internal/store", "internal/store/sqlite",
-		"internal/token"},
+		"internal/fault", "internal/httpapi", "internal/keyring", "internal/keyring/localkms", "internal/secret", "internal/store",
+		"internal/store/postgres", "internal/store/sqlite", "internal/token"},
 	"internal/admin":  {"api"},
 	"internal/config": {"internal/secret"},
 	"internal/endpoint": {"api", "internal/access", "internal/audit", "internal/directory", "internal/fault", "internal/httpapi",
@@ -86,6 +86,7 @@ var mayReveal = map[string]string{
 	"internal/keyring/localkms/localkms.go":  "reads the key-encryption key",
 	"internal/endpoint/application.go":       "writes a key into the one answer that shows it",
 	"internal/endpoint/tenant.go":            "writes the callback secret for the tenant itself",
+	"internal/server/store.go":               "hands the URL of the database to its driver",
 	"internal/server/dev.go":                 "leaves the keys of the demo tenant in the developer's folder",
 	"internal/endpoint/token.go":             "reads the metadata that a query asks for",
 	"internal/token/details.go":              "reads a fingerprint back",

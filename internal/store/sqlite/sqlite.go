@@ -196,6 +196,16 @@ func lockFolder(dir string) (*os.File, error) {
 	return f, nil
 }
 
+// LockFolder creates a folder where there is none and takes its lock, for a
+// server whose store lies elsewhere and whose socket and notes lie here. Close
+// the file to give it back.
+func LockFolder(dir string) (*os.File, error) {
+	if err := createFolder(dir); err != nil {
+		return nil, err
+	}
+	return lockFolder(dir)
+}
+
 func createFolder(dir string) error {
 	if _, err := os.Stat(dir); err == nil {
 		return nil
