@@ -11,7 +11,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -20,6 +22,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/config"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 	"github.com/tokenkeep/tokenkeep/internal/server"
+	"github.com/tokenkeep/tokenkeep/internal/store/postgres/pgtest"
 )
 
 // Server is a running server. Stop ends it; otherwise the end of the test does.
@@ -60,7 +63,7 @@ func Start(t testing.TB, o Options) *Server {
 	for name, value := range o.Settings {
 		settings[name] = value
 	}
-	conf, err := config.Load("", nil, settings)
+	conf, err := config.Load("", storeOf(t, o.Data), settings)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,8 +88,48 @@ func Start(t testing.TB, o Options) *Server {
 		if err := k.Stop(); err != nil {
 			t.Errorf("stop server: %v", err)
 		}
+		if t.Failed() { // what went wrong inside is nowhere else
+			for line := range strings.Lines(log.String()) {
+				if strings.Contains(line, `"level":"ERROR`) {
+					t.Log(line)
+				}
+			}
+		}
 	})
 	return k
+}
+
+// storeVariable chooses the store of all servers that tests start: "postgres"
+// is a database of PostgreSQL for each data folder, anything else SQLite.
+const storeVariable = "TOKENKEEP_TEST_STORE"
+
+// databases remembers the database of each data folder, for those that start again.
+var databases sync.Map
+
+// storeOf returns the variables that choose the store of a data folder.
+func storeOf(t testing.TB, data string) []string {
+	t.Helper()
+	if os.Getenv(storeVariable) != "postgres" {
+		return nil
+	}
+	url, there := databases.Load(data)
+	if !there {
+		url = pgtest.Database(t)
+		databases.Store(data, url)
+	}
+	return []string{"TOKENKEEP_STORE_URL=" + url.(string)}
+}
+
+// Run runs the tests of a package and removes the PostgreSQL that they shared,
+// if there was one; it is what TestMain calls.
+func Run(m *testing.M) int { return pgtest.Run(m) }
+
+// OnFiles skips a test that looks into the files of the embedded store.
+func OnFiles(t testing.TB) {
+	t.Helper()
+	if os.Getenv(storeVariable) == "postgres" {
+		t.Skip("it looks into the files of the embedded store")
+	}
 }
 
 // Stop ends the server as SIGTERM does and returns what went wrong.

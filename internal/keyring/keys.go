@@ -48,6 +48,11 @@ type keySets struct {
 	rows    []store.Keyset // what they were made from
 	version int64          // of all rows together; rises with every change
 	checked time.Time      // when the store last had exactly these
+	// before are the keys that these replaced, until beforeEnds: a request
+	// under way may have read rows that were sealed anew meanwhile, and the
+	// old key destroyed. They open and never seal.
+	before     *keySets
+	beforeEnds time.Time
 
 	data        *keyset.Handle
 	primary     uint32
@@ -96,7 +101,11 @@ func (k *Keys) Open(record, field string, sealed []byte) ([]byte, error) {
 	if len(sealed) == 0 || sealed[0] != formatData {
 		return nil, &OpenError{Record: record, Field: field}
 	}
-	plaintext, err := k.current.Load().aead.Decrypt(sealed[1:], bind(dataLabel, k.tenant, record, field))
+	sets, binding := k.current.Load(), bind(dataLabel, k.tenant, record, field)
+	plaintext, err := sets.aead.Decrypt(sealed[1:], binding)
+	if err != nil && sets.before != nil {
+		plaintext, err = sets.before.aead.Decrypt(sealed[1:], binding)
+	}
 	if err != nil {
 		return nil, &OpenError{Record: record, Field: field}
 	}

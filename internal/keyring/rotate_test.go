@@ -85,8 +85,19 @@ func TestTheOldKeyIsDestroyed(t *testing.T) {
 	if err := w.ring.RetireTenant(t.Context(), tenant); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := w.keys(tenant).Open("nowhere", "f", sealed); err != nil {
+		t.Errorf("Open of what a request under way has read = %v", err)
+	}
+	w.clock.Advance(time.Minute)
 	if _, err := w.keys(tenant).Open("nowhere", "f", sealed); !errors.Is(err, keyring.ErrDamaged) {
-		t.Errorf("Open after the old key is retired = %v, want ErrDamaged", err)
+		t.Errorf("Open a minute after the old key is retired = %v, want ErrDamaged", err)
+	}
+	fresh, err := w.open(keyring.Options{}).For(t.Context(), tenant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fresh.Open("nowhere", "f", sealed); !errors.Is(err, keyring.ErrDamaged) {
+		t.Errorf("Open with keys that are read anew = %v, want ErrDamaged", err)
 	}
 }
 

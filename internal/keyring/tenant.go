@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/tink-crypto/tink-go/v2/keyset"
 
@@ -57,12 +58,25 @@ func (r *Ring) refresh(ctx context.Context, tenant string) (*Keys, error) {
 	return keys, nil
 }
 
+// stillOpening is how long keys that were replaced go on opening what requests
+// under way have read.
+const stillOpening = 30 * time.Second
+
 // learn replaces the keys by those that were read, unless newer ones came in
 // between.
 func (k *Keys) learn(sets *keySets) {
 	for {
 		current := k.current.Load()
-		if current.version > sets.version || k.current.CompareAndSwap(current, sets) {
+		if current.version > sets.version {
+			return
+		}
+		next := *sets
+		if current.version < sets.version {
+			replaced := *current
+			replaced.before = nil // two generations are enough, and more would never go
+			next.before, next.beforeEnds = &replaced, sets.checked.Add(stillOpening)
+		}
+		if k.current.CompareAndSwap(current, &next) {
 			return
 		}
 	}
@@ -79,6 +93,9 @@ func (r *Ring) load(ctx context.Context, tenant string, known *keySets) (*keySet
 	if known != nil && slices.EqualFunc(rows, known.rows, sameKeyset) {
 		again := *known
 		again.checked = checked
+		if checked.After(again.beforeEnds) {
+			again.before = nil
+		}
 		return &again, nil
 	}
 	sets, err := r.unwrapAll(ctx, tenant, rows)

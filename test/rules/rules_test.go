@@ -30,7 +30,7 @@ var mayImport = map[string][]string{
 	"cmd/tokenkeep": {"api", "internal/admin", "internal/audit", "internal/config", "internal/keyring", "internal/keyring/localkms",
 		"internal/server", "internal/store", "internal/store/sqlite"},
 
-	"internal/keeptest": {"api", "internal/admin", "internal/config", "internal/httpapi", "internal/server"},
+	"internal/keeptest": {"api", "internal/admin", "internal/config", "internal/httpapi", "internal/server", "internal/store/postgres/pgtest"},
 	"internal/server": {"internal/access", "internal/admin", "internal/audit", "internal/config", "internal/directory", "internal/endpoint",
 		"internal/fault", "internal/httpapi", "internal/keyring", "internal/keyring/localkms", "internal/secret", "internal/store",
 		"internal/store/postgres", "internal/store/sqlite", "internal/token"},
