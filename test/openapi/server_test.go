@@ -2,8 +2,8 @@ package openapi_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -20,6 +20,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
 	"github.com/tokenkeep/tokenkeep/internal/server"
+	"github.com/tokenkeep/tokenkeep/internal/token"
 	"github.com/tokenkeep/tokenkeep/test/openapitest"
 )
 
@@ -52,6 +53,12 @@ func (v *vault) client(t *testing.T, key string) *client.Client {
 // send sends what no client would, and returns the status.
 func (v *vault) send(t *testing.T, method, target, body string, header ...string) int {
 	t.Helper()
+	return v.sendInto(t, new(any), method, target, body, header...)
+}
+
+// sendInto also reads what came back, if it is JSON.
+func (v *vault) sendInto(t *testing.T, out any, method, target, body string, header ...string) int {
+	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, v.URL+target, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +73,7 @@ func (v *vault) send(t *testing.T, method, target, body string, header ...string
 		t.Fatal(err)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	_, _ = io.Copy(io.Discard, resp.Body)
+	_ = json.NewDecoder(resp.Body).Decode(out)
 	return resp.StatusCode
 }
 
@@ -87,7 +94,10 @@ func TestTheDocumentHasTheRowsOfTheServerAndNoOthers(t *testing.T) {
 
 func TestTheDocumentListsWhatTheServerKnows(t *testing.T) {
 	d := openapitest.Load(t)
-	var permissions, entities []any
+	var permissions, entities, types []any
+	for _, k := range token.Types() {
+		types = append(types, k.Name)
+	}
 	for _, p := range access.Permissions() {
 		permissions = append(permissions, p.String())
 	}
@@ -100,6 +110,9 @@ func TestTheDocumentListsWhatTheServerKnows(t *testing.T) {
 	}
 	if diff := cmp.Diff(permissions, d.Enum("PermissionName")); diff != "" {
 		t.Errorf("the permissions (-) and those of the document (+) differ:\n%s", diff)
+	}
+	if diff := cmp.Diff(types, d.Enum("TokenType")); diff != "" {
+		t.Errorf("the types of tokens (-) and those of the document (+) differ:\n%s", diff)
 	}
 	if diff := cmp.Diff(entities, d.Enum("EntityTypeName")); diff != "" {
 		t.Errorf("the entity types (-) and those of the document (+) differ:\n%s", diff)
@@ -117,6 +130,7 @@ func TestEveryOperationAnswersAsDescribed(t *testing.T) {
 	ctx := t.Context()
 	walkApplications(ctx, t, c)
 	walkTheRest(ctx, t, c)
+	walkTokens(ctx, t, v.client(t, v.keys.PrivateKey))
 	if got := v.send(t, "GET", "/metrics", ""); got != 200 {
 		t.Errorf("GET /metrics → %d, want 200", got)
 	}
@@ -252,6 +266,7 @@ func walkTheRest(ctx context.Context, t *testing.T, c *client.Client) {
 // TestRefusalsAreDescribed asks for what is refused, once for each status.
 func TestRefusalsAreDescribed(t *testing.T) {
 	v := start(t, map[string]string{"max_body": "1024"})
+	private := []string{"SVC-API-KEY", v.keys.PrivateKey}
 	cases := map[string]struct {
 		method, target, body string
 		header               []string
@@ -271,6 +286,28 @@ func TestRefusalsAreDescribed(t *testing.T) {
 		"no application's keys": {"GET", "/applications/none/keys", "", nil, 404},
 		"too large":             {"POST", "/applications", `"` + strings.Repeat("x", 2000) + `"`, nil, 413},
 		"another media type":    {"PUT", "/tenants/self", "x", []string{"Content-Type", "text/plain"}, 415},
+
+		"a token not valid":         {"POST", "/tokens", `{"type":"card","data":{"number":"1","cvc":"x"},"expires_at":"then"}`, private, 400},
+		"a card expired":            {"POST", "/tokens", `{"type":"token","data":1,"expires_at":"1/1/2000"}`, private, 400},
+		"a type of no token":        {"POST", "/tokenize", `[{"type":"none","data":1}]`, private, 400},
+		"too much to tokenize":      {"POST", "/tokenize", `"` + strings.Repeat("x", 2000) + `"`, private, 413},
+		"a metadata filter of text": {"GET", "/tokens?metadata=x", "", private, 400},
+		"a page of no tokens":       {"GET", "/tokens?page=0", "", private, 400},
+		"a place that is none":      {"GET", "/v2/tokens?start=x", "", private, 400},
+		"a query that is none":      {"POST", "/tokens/search", `{"query":"x"}`, private, 400},
+		"a place in no search":      {"POST", "/v2/tokens/search", `{"query":"type:card","start":"x"}`, private, 400},
+		"an expression of nothing":  {"POST", "/detokenize", `"{{ none }}"`, private, 400},
+		"too large once expanded":   {"POST", "/detokenize", `["{{long}}","{{long}}","{{long}}"]`, private, 413},
+		"no such token":             {"GET", "/tokens/none", "", private, 404},
+		"nothing to update":         {"PATCH", "/tokens/none", "{}", append(private, "Content-Type", "application/merge-patch+json"), 404},
+		"nothing to delete":         {"DELETE", "/tokens/none", "", private, 404},
+		"a patch as JSON":           {"PATCH", "/tokens/long", "{}", private, 415},
+		"a patch of the type":       {"PATCH", "/tokens/long", `{"type":"card"}`, append(private, "Content-Type", "application/merge-patch+json"), 400},
+		"a taken id":                {"POST", "/tokens", `{"id":"long","type":"token","data":1}`, private, 409},
+		"a taken id among others":   {"POST", "/tokenize", `["x",{"id":"long","type":"token","data":1}]`, private, 409},
+	}
+	if got := v.send(t, "POST", "/tokens", `{"id":"long","type":"token","data":"`+strings.Repeat("x", 500)+`"}`, private...); got != 201 {
+		t.Fatalf("POST /tokens → %d, want 201", got)
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -278,6 +315,36 @@ func TestRefusalsAreDescribed(t *testing.T) {
 				t.Errorf("%s %s → %d, want %d", c.method, c.target, got, c.want)
 			}
 		})
+	}
+}
+
+// TestEveryOperationDescribesWhoIsTurnedAway: no key at all, and one that has
+// not the permission.
+func TestEveryOperationDescribesWhoIsTurnedAway(t *testing.T) {
+	v := start(t, nil)
+	for _, r := range v.Routes() {
+		if r.Who == httpapi.Open {
+			continue
+		}
+		method, path, _ := strings.Cut(r.Pattern, " ")
+		path = strings.NewReplacer("{id}", "none", "{key_id}", "none").Replace(path)
+		body, media := "", "application/json"
+		if r.Body != httpapi.NoBody {
+			body = "{}"
+		}
+		if r.Body == httpapi.MergePatch {
+			media = "application/merge-patch+json"
+		}
+		if got := v.send(t, method, path, body, "SVC-API-KEY", "", "Content-Type", media); got != 401 {
+			t.Errorf("%s without a key → %d, want 401", r.Pattern, got)
+		}
+		other := v.keys.PrivateKey
+		if strings.HasPrefix(r.Permission, "token:") {
+			other = v.keys.ManagementKey
+		}
+		if got := v.send(t, method, path, body, "SVC-API-KEY", other, "Content-Type", media); r.Permission != "" && got != 403 {
+			t.Errorf("%s with a key that lacks %s → %d, want 403", r.Pattern, r.Permission, got)
+		}
 	}
 }
 
@@ -298,17 +365,22 @@ func TestTheClientSendsIdempotencyKeysWhereRowsTakeThem(t *testing.T) {
 	v := start(t, nil)
 	doc := openapitest.Load(t)
 	sent := make(map[string]bool)
-	c, err := client.New(v.URL, client.WithKey(v.keys.ManagementKey), client.WithHTTPClient(&http.Client{
-		Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
-			sent[doc.Pattern(r)] = len(r.Header.Values("SVC-IDEMPOTENCY-KEY")) == 1
-			return v.Client.Transport.RoundTrip(r)
-		}),
-	}))
-	if err != nil {
-		t.Fatal(err)
+	with := func(key string) *client.Client {
+		c, err := client.New(v.URL, client.WithKey(key), client.WithHTTPClient(&http.Client{
+			Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+				sent[doc.Pattern(r)] = len(r.Header.Values("SVC-IDEMPOTENCY-KEY")) == 1
+				return v.Client.Transport.RoundTrip(r)
+			}),
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
 	}
+	c := with(v.keys.ManagementKey)
 	walkApplications(t.Context(), t, c)
 	walkTheRest(t.Context(), t, c)
+	walkTokens(t.Context(), t, with(v.keys.PrivateKey))
 	if err := c.Tenant.Delete(t.Context()); err != nil {
 		t.Fatal(err)
 	}
