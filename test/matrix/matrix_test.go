@@ -2,6 +2,7 @@
 package matrix_test
 
 import (
+	"cmp"
 	"crypto/rand"
 	"fmt"
 	"slices"
@@ -20,39 +21,54 @@ import (
 // one that is here alone, fail the test.
 type row struct {
 	holders []access.ApplicationType // of its permission; nil when any key will do
-	body    string
-	served  int // the status for who may
+	body    string                   // in which <id> is the id of the target
+	served  int                      // the status for who may
+	query   string                   // likewise
+	absent  int                      // the status for an id of nothing; 404 unless given
 }
 
 var (
 	anyKey     []access.ApplicationType
 	management = []access.ApplicationType{access.Management}
+	private    = []access.ApplicationType{access.Private}
+	tokenMaker = []access.ApplicationType{access.Public, access.Private}
 )
 
 var table = map[string]row{
-	"GET /tenants/self":                  {management, "", 200},
-	"PUT /tenants/self":                  {management, `{"name":"New"}`, 200},
-	"DELETE /tenants/self":               {management, "", 204},
-	"GET /tenants/self/reports/usage":    {management, "", 200},
-	"GET /tenants/self/callback-secret":  {management, "", 200},
-	"POST /tenants/self/callback-secret": {management, "", 200},
+	"GET /tenants/self":                  {management, "", 200, "", 0},
+	"PUT /tenants/self":                  {management, `{"name":"New"}`, 200, "", 0},
+	"DELETE /tenants/self":               {management, "", 204, "", 0},
+	"GET /tenants/self/reports/usage":    {management, "", 200, "", 0},
+	"GET /tenants/self/callback-secret":  {management, "", 200, "", 0},
+	"POST /tenants/self/callback-secret": {management, "", 200, "", 0},
 
-	"POST /applications":                      {management, `{"name":"New","type":"private","permissions":["token:create"]}`, 201},
-	"GET /applications":                       {management, "", 200},
-	"GET /applications/key":                   {anyKey, "", 200},
-	"GET /applications/{id}":                  {management, "", 200},
-	"PUT /applications/{id}":                  {management, `{"name":"New","permissions":["token:create"]}`, 200},
-	"DELETE /applications/{id}":               {management, "", 204},
-	"POST /applications/{id}/regenerate":      {management, "", 200},
-	"POST /applications/{id}/keys":            {management, "", 201},
-	"GET /applications/{id}/keys":             {management, "", 200},
-	"GET /applications/{id}/keys/{key_id}":    {management, "", 200},
-	"DELETE /applications/{id}/keys/{key_id}": {management, "", 204},
+	"POST /applications":                      {management, `{"name":"New","type":"private","permissions":["token:create"]}`, 201, "", 0},
+	"GET /applications":                       {management, "", 200, "", 0},
+	"GET /applications/key":                   {anyKey, "", 200, "", 0},
+	"GET /applications/{id}":                  {management, "", 200, "", 0},
+	"PUT /applications/{id}":                  {management, `{"name":"New","permissions":["token:create"]}`, 200, "", 0},
+	"DELETE /applications/{id}":               {management, "", 204, "", 0},
+	"POST /applications/{id}/regenerate":      {management, "", 200, "", 0},
+	"POST /applications/{id}/keys":            {management, "", 201, "", 0},
+	"GET /applications/{id}/keys":             {management, "", 200, "", 0},
+	"GET /applications/{id}/keys/{key_id}":    {management, "", 200, "", 0},
+	"DELETE /applications/{id}/keys/{key_id}": {management, "", 204, "", 0},
 
-	"GET /permissions": {anyKey, "", 200},
+	"GET /permissions": {anyKey, "", 200, "", 0},
 
-	"GET /logs":              {management, "", 200},
-	"GET /logs/entity-types": {management, "", 200},
+	"POST /tokenize":         {tokenMaker, `["x",{"type":"token","data":1}]`, 200, "", 0},
+	"POST /detokenize":       {private, `["{{ <id> }}"]`, 200, "", 400},
+	"POST /tokens":           {tokenMaker, `{"type":"token","data":1}`, 201, "", 0},
+	"GET /tokens":            {private, "", 200, "?id=<id>", 200},
+	"GET /tokens/{id}":       {private, "", 200, "", 0},
+	"PATCH /tokens/{id}":     {tokenMaker, `{"data":"y"}`, 200, "", 0},
+	"DELETE /tokens/{id}":    {private, "", 204, "", 0},
+	"POST /tokens/search":    {private, `{"query":"id:<id>"}`, 200, "", 200},
+	"GET /v2/tokens":         {private, "", 200, "?id=<id>", 200},
+	"POST /v2/tokens/search": {private, `{"query":"id:<id>"}`, 200, "", 200},
+
+	"GET /logs":              {management, "", 200, "", 0},
+	"GET /logs/entity-types": {management, "", 200, "", 0},
 }
 
 // open rows are for everybody, and for the operator's tools.
@@ -89,8 +105,8 @@ func TestTheTableHasEveryRowAndNoOther(t *testing.T) {
 			t.Errorf("%s has no row in the table, or two", route.Pattern)
 		case isOpen != (route.Who == httpapi.Open):
 			t.Errorf("%s is open: %t", route.Pattern, route.Who == httpapi.Open)
-		case known && (r.body != "") != (route.Body == httpapi.JSON):
-			t.Errorf("%s reads a body: %t", route.Pattern, route.Body == httpapi.JSON)
+		case known && (r.body != "") != (route.Body != httpapi.NoBody):
+			t.Errorf("%s reads a body: %t", route.Pattern, route.Body != httpapi.NoBody)
 		case known && route.Permission != "":
 			p, ok := access.ParsePermission(route.Permission)
 			if !ok || !slices.Equal(p.ApplicationTypes(), r.holders) {
@@ -121,14 +137,30 @@ func TestOpenRowsAskForNothing(t *testing.T) {
 
 // square is one row of the API on two tenants of its own.
 type square struct {
-	t          *testing.T
-	k          *keeptest.Server
-	clock      *clock
-	pattern    string
-	permission string
-	row        row
-	first      api.CreatedTenant
-	second     api.CreatedTenant
+	t       *testing.T
+	k       *keeptest.Server
+	clock   *clock
+	route   httpapi.Route
+	row     row
+	first   api.CreatedTenant
+	second  api.CreatedTenant
+	witness string // a key that reads the tokens of the first
+	targets int    // how many tokens were made
+}
+
+// TestAnIDOfOneTenantIsFreeInAnother: whether it is taken elsewhere cannot be
+// found out.
+func TestAnIDOfOneTenantIsFreeInAnother(t *testing.T) {
+	k := keeptest.Start(t, keeptest.Options{})
+	for range 2 {
+		key := k.Application(t, k.Tenant(t).Tenant.ID, api.CreateApplication{Type: "public", Permissions: []string{"token:create"}}).Key
+		if got := k.Call(t, "POST", "/tokens", key, `{"id":"the-same","type":"token","data":1}`); got.Status != 201 {
+			t.Errorf("POST /tokens = %s, want 201", got)
+		}
+		if got := k.Call(t, "POST", "/tokenize", key, `{"id":"the-same","type":"token","data":1}`); got.Status != 409 {
+			t.Errorf("POST /tokenize in the same tenant = %s, want 409", got)
+		}
+	}
 }
 
 func TestEveryRowForEveryCaller(t *testing.T) {
@@ -140,7 +172,8 @@ func TestEveryRowForEveryCaller(t *testing.T) {
 			continue // the test of the table tells
 		}
 		t.Run(route.Pattern, func(t *testing.T) {
-			s := &square{t, k, c, route.Pattern, route.Permission, r, k.Tenant(t), k.Tenant(t)}
+			s := &square{t: t, k: k, clock: c, route: route, row: r, first: k.Tenant(t), second: k.Tenant(t)}
+			s.witness = s.holder(s.first.Tenant.ID, access.Private, "token:read").Key
 			s.unknownKeys()
 			s.withoutThePermission()
 			s.otherTenant()
@@ -158,47 +191,69 @@ func (s *square) holder(tenant string, kind access.ApplicationType, permissions 
 // others are the permissions of a type but for the one that the row takes.
 func (s *square) others(kind access.ApplicationType) (names []string) {
 	for _, p := range kind.Permissions() {
-		if p.String() != s.permission {
+		if p.String() != s.route.Permission {
 			names = append(names, p.String())
 		}
 	}
 	return names
 }
 
-// call calls the row with a key, on an application and one of its keys.
-func (s *square) call(key, application, id string) keeptest.Answer {
+// call fills in the ids of a target: a token, or an application and its key.
+func (s *square) call(key, target, id string) keeptest.Answer {
 	s.t.Helper()
-	method, path, _ := strings.Cut(s.pattern, " ")
-	path = strings.NewReplacer("{id}", application, "{key_id}", id).Replace(path)
-	return s.k.Call(s.t, method, path, key, s.row.body)
+	method, path, _ := strings.Cut(s.route.Pattern, " ")
+	fill := strings.NewReplacer("{id}", target, "<id>", target, "{key_id}", id)
+	media := api.MediaJSON
+	if s.route.Body == httpapi.MergePatch {
+		media = api.MediaMergePatch
+	}
+	return s.k.Call(s.t, method, fill.Replace(path+s.row.query), key, fill.Replace(s.row.body), "Content-Type", media)
 }
 
-// target is an application of a tenant for the row to work on.
-func (s *square) target(tenant string) (application, key string) {
+// named reports whether the row names a target.
+func (s *square) named() bool {
+	return strings.Contains(s.route.Pattern, "{") || strings.Contains(s.row.query+s.row.body, "<id>")
+}
+
+// absent is the status for a target that is not there.
+func (s *square) absent() int { return cmp.Or(s.row.absent, 404) }
+
+// target is an application of a tenant for the row to work on, or a token.
+func (s *square) target(tenant string) (target, key string) {
 	s.t.Helper()
 	a := s.holder(tenant, access.Private, "token:create")
-	return a.ID, a.Keys[0].ID
+	if !s.onTokens() {
+		return a.ID, a.Keys[0].ID
+	}
+	s.targets++
+	id := fmt.Sprint("target-", s.targets) // a UUID may look like a card number, which errors leave out
+	if got := s.k.Call(s.t, "POST", "/tokens", a.Key, fmt.Sprintf(`{"id":%q,"type":"token","data":"x"}`, id)); got.Status != 201 {
+		s.t.Fatalf("the making of a target = %s", got)
+	}
+	return id, ""
 }
+
+func (s *square) onTokens() bool { return strings.HasPrefix(s.route.Permission, "token:") }
 
 func (s *square) want(caller string, got keeptest.Answer, want int) {
 	s.t.Helper()
 	if got.Status != want {
-		s.t.Errorf("%s for %s = %s, want %d", s.pattern, caller, got, want)
+		s.t.Errorf("%s for %s = %s, want %d", s.route.Pattern, caller, got, want)
 	}
 	if got.Status >= 400 {
 		got.CheckProblem(s.t)
 	}
 	if got.Status == 204 && got.Body != "" {
-		s.t.Errorf("%s for %s = %s, want no body", s.pattern, caller, got)
+		s.t.Errorf("%s for %s = %s, want no body", s.route.Pattern, caller, got)
 	}
 }
 
 func (s *square) unknownKeys() {
-	tenant, kind := s.first.Tenant.ID, access.Management
-	if s.row.holders == nil {
-		kind = access.Private
+	tenant, kind := s.first.Tenant.ID, access.Private
+	if s.row.holders != nil {
+		kind = s.row.holders[len(s.row.holders)-1]
 	}
-	all := append(s.others(kind), s.permission)
+	all := append(s.others(kind), s.route.Permission)
 	all = slices.DeleteFunc(all, func(name string) bool { return name == "" })
 	unknown := func(tenant string, kind access.KeyKind) string {
 		key, err := access.NewKey(rand.Reader, "test", kind, tenant)
@@ -235,7 +290,7 @@ func (s *square) unknownKeys() {
 			detail = "the API key is not known"
 		}
 		if want := fmt.Sprintf(`{"title":"Unauthorized","status":401,"detail":%q}`, detail); got.Body != want {
-			s.t.Errorf("%s for %s = %s, want %s", s.pattern, caller, got.Body, want)
+			s.t.Errorf("%s for %s = %s, want %s", s.route.Pattern, caller, got.Body, want)
 		}
 	}
 }
@@ -243,56 +298,62 @@ func (s *square) unknownKeys() {
 func (s *square) withoutThePermission() {
 	tenant := s.first.Tenant.ID
 	application, id := s.target(tenant)
+	where := ""
+	if s.onTokens() {
+		where = " here" // it is held for some containers, or for none
+	}
 	for _, kind := range types {
 		if s.row.holders == nil {
 			continue // there is none to be without
 		}
 		got := s.call(s.holder(tenant, kind, s.others(kind)...).Key, application, id)
 		s.want("a "+string(kind)+" application without the permission", got, 403)
-		if want := fmt.Sprintf(`{"title":"Forbidden","status":403,"detail":"this takes %s, which the caller does not have"}`, s.permission); got.Body != want {
-			s.t.Errorf("%s for a %s application = %s, want %s", s.pattern, kind, got.Body, want)
+		if want := fmt.Sprintf(`{"title":"Forbidden","status":403,"detail":"this takes %s, which the caller does not have%s"}`, s.route.Permission, where); got.Body != want {
+			s.t.Errorf("%s for a %s application = %s, want %s", s.route.Pattern, kind, got.Body, want)
 		}
 		// What does not exist is no secret that is kept by other words.
 		if missing := s.call(s.holder(tenant, kind, s.others(kind)...).Key, nothing, nothing); missing.Body != got.Body || missing.Status != got.Status {
-			s.t.Errorf("%s of what does not exist = %s, want %s", s.pattern, missing, got)
+			s.t.Errorf("%s of what does not exist = %s, want %s", s.route.Pattern, missing, got)
 		}
 	}
 }
 
 // nothing is the id of nothing.
-const nothing = "b7f1d3a0-0000-4000-8000-000000000001"
+const nothing = "b7f1d3a0-aaaa-4aaa-8aaa-aaaaaaaaaaaa"
 
 // otherTenant calls the row with a key of the second tenant and ids of the
 // first. What comes back is what comes back for ids of nothing.
 func (s *square) otherTenant() {
-	kinds, permission := s.row.holders, []string{s.permission}
+	kinds, permission := s.row.holders, []string{s.route.Permission}
 	if kinds == nil {
 		kinds, permission = []access.ApplicationType{access.Private}, []string{"token:create"}
 	}
 	application, id := s.target(s.first.Tenant.ID)
-	before := s.state(s.first)
+	before := s.state()
 	for _, kind := range kinds {
 		key := s.holder(s.second.Tenant.ID, kind, permission...).Key
 		theirs := s.call(key, application, id)
-		if !strings.Contains(s.pattern, "{") {
+		if !s.named() {
 			s.want("another tenant", theirs, s.row.served)
 			if strings.Contains(theirs.Body, s.first.Tenant.ID) {
-				s.t.Errorf("%s for another tenant shows the first one: %s", s.pattern, theirs)
+				s.t.Errorf("%s for another tenant shows the first one: %s", s.route.Pattern, theirs)
 			}
 			continue
 		}
-		s.want("another tenant", theirs, 404)
+		s.want("another tenant", theirs, s.absent())
+		theirs.Body = strings.ReplaceAll(theirs.Body, application, "<id>")
 		for name, at := range map[string][2]string{
-			"ids of nothing": {nothing, nothing}, "their application and a key of nothing": {application, nothing}, "no ids at all": {"x", "4242424242424242"},
+			"ids of nothing": {nothing, nothing}, "their target and a key of nothing": {application, nothing}, "no ids at all": {"nonsense", "4242424242424242"},
 		} {
 			got := s.call(key, at[0], at[1])
+			got.Body = strings.ReplaceAll(got.Body, at[0], "<id>")
 			if got.Status != theirs.Status || got.Body != theirs.Body || headers(got) != headers(theirs) {
-				s.t.Errorf("%s with %s = %s\n%s, and with another tenant's ids = %s\n%s", s.pattern, name, got, headers(got), theirs, headers(theirs))
+				s.t.Errorf("%s with %s = %s\n%s, and with another tenant's ids = %s\n%s", s.route.Pattern, name, got, headers(got), theirs, headers(theirs))
 			}
 		}
 	}
-	if after := s.state(s.first); after != before {
-		s.t.Errorf("%s for another tenant changed the first one:\n%s, was\n%s", s.pattern, after, before)
+	if after := s.state(); after != before {
+		s.t.Errorf("%s for another tenant changed the first one:\n%s, was\n%s", s.route.Pattern, after, before)
 	}
 }
 
@@ -300,14 +361,19 @@ func (s *square) otherTenant() {
 func headers(a keeptest.Answer) string {
 	h := a.Header.Clone()
 	h.Del("Date")
+	h.Del("Content-Length") // the bodies are compared
 	h.Del(api.Header(api.DefaultPrefix, api.TraceID))
 	return fmt.Sprint(h)
 }
 
-// state is what a tenant's manager sees of it.
-func (s *square) state(t api.CreatedTenant) string {
+// state is what the first tenant's manager and witness see of it.
+func (s *square) state() string {
 	s.t.Helper()
-	return s.k.Call(s.t, "GET", "/applications?size=100", t.Application.Key, "").String() + s.k.Call(s.t, "GET", "/tenants/self", t.Application.Key, "").String()
+	var all string
+	for _, path := range []string{"/applications?size=100", "/tenants/self", "/tenants/self/reports/usage"} {
+		all += s.k.Call(s.t, "GET", path, s.first.Application.Key, "").String()
+	}
+	return all + s.k.Call(s.t, "GET", "/tokens?size=100", s.witness, "").String()
 }
 
 func (s *square) withThePermission() {
@@ -320,15 +386,15 @@ func (s *square) withThePermission() {
 			continue
 		}
 		if !slices.Contains(s.row.holders, kind) {
-			body := fmt.Sprintf(`{"name":"x","type":%q,"permissions":[%q]}`, kind, s.permission)
+			body := fmt.Sprintf(`{"name":"x","type":%q,"permissions":[%q]}`, kind, s.route.Permission)
 			got := s.k.Call(s.t, "POST", "/applications", s.first.Application.Key, body)
 			s.want("the making of a "+string(kind)+" application that holds it", got, 400)
 			continue
 		}
-		key := s.holder(tenant, kind, s.permission).Key
+		key := s.holder(tenant, kind, s.route.Permission).Key
 		application, id := s.target(tenant)
-		if strings.Contains(s.pattern, "{") {
-			s.want("ids of nothing", s.call(key, nothing, nothing), 404)
+		if s.named() {
+			s.want("ids of nothing", s.call(key, nothing, nothing), s.absent())
 		}
 		s.want("a "+string(kind)+" application with this permission alone", s.call(key, application, id), s.row.served)
 	}
