@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tokenkeep/tokenkeep/client"
 	"github.com/tokenkeep/tokenkeep/internal/admin"
 	"github.com/tokenkeep/tokenkeep/internal/config"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
@@ -56,7 +57,8 @@ sensitive JSON sealed, and gives back tokens that are safe to store and log.
 
 Start here:
   tokenkeep dev       a server to try things out with, on this machine alone
-  tokenkeep serve     the real thing, with a configuration file`,
+  tokenkeep serve     the real thing, with a configuration file
+  tokenkeep token     protect values and read them back, over the API`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,
@@ -65,7 +67,7 @@ Start here:
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
 	root.SetHelpCommand(helpCommand(root))
 	root.AddCommand(devCommand(), serveCommand(), configCommand(), statusCommand(), storeCommand(), sweepCommand(),
-		tenantCommand(), applicationCommand(), keyCommand(), auditCommand(), versionCommand())
+		tenantCommand(), applicationCommand(), keyCommand(), auditCommand(), tokenCommand(), tokenizeCommand(), detokenizeCommand(), versionCommand())
 	return root
 }
 
@@ -92,6 +94,8 @@ var exits = []struct {
 	{8, func(err error) bool { return errors.Is(err, keyring.ErrWrongKEK) }, "the key-encryption key is not the one of this data"},
 	{9, func(err error) bool { return errors.Is(err, admin.ErrNoServer) }, "no server is running on the data folder"},
 	{10, func(err error) bool { return errors.Is(err, errLogChanged) }, "a tenant's log is not what was sealed"},
+	{11, func(err error) bool { return errors.As(err, new(*client.Error)) }, "the server refused what was asked over the API"},
+	{12, func(err error) bool { return errors.Is(err, client.ErrUnavailable) }, "the server gave no answer over the API"},
 }
 
 // What the library says of a command line repeats it, and somebody will have
@@ -118,7 +122,12 @@ func explain(err error) (code int, sentence string) {
 	case strings.Contains(s, "arg(s)"), strings.HasPrefix(s, "required flag"):
 		err = &usageError{err}
 	}
-	sentence = strings.TrimPrefix(withoutPaths(err), "config: ")
+	sentence = strings.TrimPrefix(strings.TrimPrefix(withoutPaths(err), "config: "), "client: ")
+	if refused := (*client.Error)(nil); errors.As(err, &refused) {
+		sentence = refusal(refused)
+	} else if errors.Is(err, client.ErrUnavailable) {
+		sentence = unanswered(err)
+	}
 	for _, e := range exits {
 		if e.matches(err) {
 			return e.code, sentence

@@ -110,7 +110,7 @@ func TestEveryExitHasItsCodeAndOneSentence(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
 	kek := keyFile(t)
-	open := mustWrite(t, path("open"), "a key\n")
+	open := mustWrite(t, path("open"), "akey\n")
 	if err := os.Chmod(open, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -167,6 +167,8 @@ func TestEveryExitHasItsCodeAndOneSentence(t *testing.T) {
 		"a check of one that is none": {[]string{"config", "check", "--data", path("new"), "--kek-file", mustWrite(t, filepath.Join(t.TempDir(), "none"), "a key\n")}, 3, "does not hold a key-encryption key"},
 		"the key of other data":       {serve(sealed), 8, "not the key-encryption key of this installation"},
 		"status of no server":         {[]string{"status", "--data", path("new")}, 9, "no server is running"},
+		"a key of nobody":             {[]string{"token", "get", "x", "--url", running.url, "--key-file", mustWrite(t, filepath.Join(t.TempDir(), "key"), "nobody\n")}, 11, "the API key is not known"},
+		"nobody at the address":       {[]string{"token", "create", "--type", "token", "--text", "--url", "http://127.0.0.1:1", "--key-file", open}, 12, "nothing listens"},
 		"a check of an empty one":     {[]string{"store", "check", "--data", path("empty")}, 1, "no such file or directory"},
 		"a check of no folder":        {[]string{"store", "check", "--data", path("new")}, 1, "no such file or directory"},
 		"a folder for the config":     {[]string{"serve", "--config", dir}, 3, "cannot be read"},
@@ -224,6 +226,11 @@ func TestNothingThatWasTypedIsRepeated(t *testing.T) {
 		{"application", "create", "a", "--tenant", planted, "--rules", filepath.Join(dir, planted), "--data", dir},
 		{"audit", "verify", planted, "--data", dir}, {"audit", "verify", planted, "--checkpoint", filepath.Join(dir, planted), "--data", dir},
 		{"audit", "check-export", filepath.Join(dir, planted)}, {"audit", "export", "a", "--from", planted, "--data", dir}, {"audit", "retain", planted, "--keep", planted, "--data", dir},
+		{"token", planted}, {"token", "create", planted}, {"token", "create", "--type", planted, "--data", dir}, {"token", "create", "--type", "token", "--metadata", planted, "--data", dir},
+		{"token", "get", planted, "--data", filepath.Join(dir, planted)}, {"token", "get", planted, "--url", planted}, {"token", "list", "--url", "http://" + planted},
+		{"token", "list", "--limit", planted + "x"}, {"token", "search", "data:" + planted}, {"token", "search", planted, "--url", "ftp://" + planted},
+		{"token", "update", planted, "--data-file", filepath.Join(dir, planted)}, {"tokenize", planted}, {"tokenize", "--data-file", filepath.Join(dir, planted)},
+		{"detokenize", "--key-file", filepath.Join(dir, planted), "--url", "http://127.0.0.1:1"}, {"detokenize", "--header-prefix", planted + " ", "--url", "http://127.0.0.1:1"},
 	} {
 		got := call(t, args...)
 		if strings.Contains(got.out+got.err, planted[:8]) {
@@ -300,6 +307,8 @@ func TestSmallCommands(t *testing.T) {
 		{[]string{"help", "store", "check"}, "Reads every page"},
 		{[]string{"store"}, "check"},
 		{[]string{"config"}, "settings"},
+		{[]string{"token"}, "search"},
+		{[]string{"token", "create", "--help"}, "seen by every process"},
 	} {
 		if got := call(t, test.args...); got.code != 0 || got.err != "" || !strings.Contains(got.out, test.want) {
 			t.Errorf("%v = %d %q, printed %.300q; want 0 and %q", test.args, got.code, got.err, got.out, test.want)

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -34,22 +36,31 @@ func operatorCommand(c *cobra.Command, run func(c *cobra.Command, call *admin.Cl
 		if err != nil || v == nil {
 			return err
 		}
-		if *asJSON {
-			e := json.NewEncoder(c.OutOrStdout())
-			e.SetIndent("", "  ")
-			e.SetEscapeHTML(false)
-			err = e.Encode(v)
-		} else {
-			w := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
-			table(w, v)
-			err = w.Flush()
-		}
+		err = show(c, *asJSON, v, table)
 		if f, ok := v.(interface{ failure() error }); ok && err == nil {
 			return f.failure()
 		}
 		return err
 	}
 	return c
+}
+
+// show prints a value.
+func show(c *cobra.Command, asJSON bool, v any, table func(w io.Writer, v any)) error {
+	if asJSON {
+		var b bytes.Buffer
+		e := json.NewEncoder(&b)
+		e.SetIndent("", "  ")
+		e.SetEscapeHTML(false)
+		if err := e.Encode(v); err != nil {
+			return errors.New("the answer cannot be written as JSON")
+		}
+		_, err := io.WriteString(c.OutOrStdout(), plainJSON(b.Bytes()))
+		return err
+	}
+	w := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
+	table(w, v)
+	return w.Flush()
 }
 
 // tell shows on the error stream how far long work has come.

@@ -27,8 +27,8 @@ const module = "github.com/tokenkeep/tokenkeep/"
 var mayImport = map[string][]string{
 	"api":    {},
 	"client": {"api"},
-	"cmd/tokenkeep": {"api", "internal/admin", "internal/audit", "internal/config", "internal/keyring", "internal/keyring/localkms",
-		"internal/server", "internal/store", "internal/store/sqlite"},
+	"cmd/tokenkeep": {"api", "client", "internal/admin", "internal/audit", "internal/config", "internal/keyring", "internal/keyring/localkms",
+		"internal/server", "internal/store", "internal/store/sqlite", "internal/token"},
 
 	"internal/keeptest": {"api", "internal/admin", "internal/config", "internal/httpapi", "internal/server", "internal/store/postgres/pgtest"},
 	"internal/server": {"internal/access", "internal/admin", "internal/audit", "internal/config", "internal/directory", "internal/endpoint",
