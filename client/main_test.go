@@ -47,6 +47,7 @@ type exampleTB struct {
 }
 
 func (e *exampleTB) Helper()                  {}
+func (e *exampleTB) Failed() bool             { return false } // it panics instead
 func (e *exampleTB) Context() context.Context { return context.Background() }
 func (e *exampleTB) Cleanup(f func())         { e.cleanups = append(e.cleanups, f) }
 func (e *exampleTB) Fatal(args ...any)        { panic(fmt.Sprint(args...)) }
