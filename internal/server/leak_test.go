@@ -105,6 +105,17 @@ func plant(t *testing.T, client *http.Client, base, pattern, key string, see fun
 	}
 }
 
+// givesBack tells whether a successful answer is one that is there to show
+// what was put away before.
+func givesBack(request, answer string) bool {
+	for _, row := range []string{"GET/tokens", "GET/v2/tokens", "POST/detokenize"} {
+		if strings.HasPrefix(request, row) && strings.HasPrefix(answer, "HTTP/1.1 200 ") {
+			return true
+		}
+	}
+	return false
+}
+
 func TestACardNumberSentToAnyRowOfTheServerIsShownNowhere(t *testing.T) {
 	k := keeptest.Start(t, keeptest.Options{Settings: map[string]string{"metrics_addr": "127.0.0.1:0", "rate_limit.per_address": "1000000"}})
 	keys, _, err := k.Demo(t.Context())
@@ -116,6 +127,9 @@ func TestACardNumberSentToAnyRowOfTheServerIsShownNowhere(t *testing.T) {
 		sent++
 		if !strings.HasPrefix(answer, "HTTP/1.1 401 ") {
 			reached++
+		}
+		if givesBack(request, answer) {
+			answer, _, _ = strings.Cut(answer, "\r\n\r\n") // the headers must not show it all the same
 		}
 		if shows(answer) {
 			t.Errorf("the answer to %s shows the number:\n%s", request, answer)

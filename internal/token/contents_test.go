@@ -330,6 +330,11 @@ func TestAnUpdateFollowsTheRulesOfTheType(t *testing.T) {
 	if after := text(w.mustGet(c, "card").Object()); after != before {
 		t.Errorf("a refused update changed something: %s, before %s", after, before)
 	}
+	w.mustCreate(c, `{"type":"token","id":"4111111111111111","data":"x"}`)
+	for _, data := range []string{`"4111111111111111"`, `{"a":["it is 4111-1111-1111-1111"]}`} {
+		_, err := w.patch(c, "4111111111111111", `{"data":`+data+`}`)
+		wantFault(t, "a value that the id tells", err, fault.Invalid, "data")
+	}
 	// A mask that is patched is merged into the one that is shown.
 	if got := member(w.mustPatch(c, "card", `{"mask":{"number":"{{ data.number | last4 }}"}}`), "data"); got != `{"number":"4242","expiration_month":1}` {
 		t.Errorf("data under a patched mask = %s", got)

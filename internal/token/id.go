@@ -64,26 +64,31 @@ var separators = strings.NewReplacer(" ", "", "-", "")
 // tells reports whether an id gives protected values away. An alias may keep a
 // part of a number, so of an alias only whole ones count.
 func (n namer) tells(id string) bool {
-	plain := separators.Replace(id)
-	if !n.random {
-		secrets := []jsonvalue.Value{n.scope.Data}
-		for _, name := range n.private {
-			v, _ := n.scope.Data.Get(name)
-			secrets = append(secrets, v)
-		}
-		for _, v := range secrets {
-			if s := v.Reveal(); s != "" && (s == id || separators.Replace(s) == plain) {
-				return true
-			}
-		}
-	}
-	if !luhn.HasCard(plain) {
-		return false
-	}
 	if n.random {
-		return holdsWholeNumber(plain, n.scope.Data)
+		return tellsWhole(id, n.scope.Data, n.private)
 	}
-	return sharesNumber(plain, n.scope.Data)
+	return isData(id, n.scope.Data, n.private) || luhn.HasCard(separators.Replace(id)) && sharesNumber(separators.Replace(id), n.scope.Data)
+}
+
+// tellsWhole reports whether an id, whoever made it, is the data or holds a
+// whole card number of it.
+func tellsWhole(id string, data jsonvalue.Value, private []string) bool {
+	return isData(id, data, private) || luhn.HasCard(separators.Replace(id)) && holdsWholeNumber(separators.Replace(id), data)
+}
+
+// isData reports whether an id is the data, or one of its private members, be
+// it with other separators.
+func isData(id string, data jsonvalue.Value, private []string) bool {
+	is := func(v jsonvalue.Value) bool {
+		s := v.Reveal()
+		return s != "" && (s == id || separators.Replace(s) == separators.Replace(id))
+	}
+	for _, name := range private {
+		if v, ok := data.Get(name); ok && is(v) {
+			return true
+		}
+	}
+	return is(data)
 }
 
 const minCard, maxCard = 12, 19 // digits

@@ -16,6 +16,9 @@ import (
 // errChanged says that the token changed between being read and being written.
 var errChanged = errors.New("token: changed meanwhile")
 
+// errDataID: a value must not move in behind an id that tells it.
+var errDataID = fault.Field("data", "must not be what the token's id already tells")
+
 // hurriedTries is how often a change is worked out ahead of its transaction.
 // When others change the same token each time, it is worked out inside.
 const hurriedTries = 3
@@ -122,6 +125,9 @@ func (u *update) work(x *updated) error {
 	d, err := u.s.draft(u.keys, u.set, r)
 	if err != nil {
 		return err
+	}
+	if tellsWhole(x.row.ID, d.data, d.kind.private) {
+		return errDataID
 	}
 	if _, touched := u.patch.Get("expires_at"); !touched {
 		d.expiry = x.row.Expiry
