@@ -65,6 +65,7 @@ var mayImport = map[string][]string{
 	"internal/fault":  {},
 	"internal/secret": {},
 
+	"test/canary":      {},
 	"test/openapitest": {"api"},
 	"test/rules":       {},
 }
