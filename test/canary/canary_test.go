@@ -83,6 +83,14 @@ func (g *garden) create(key, body string) string {
 	return made.ID
 }
 
+// some are the callers that plant: in a short run only the first.
+func some(keys ...string) []string {
+	if testing.Short() {
+		return keys[:1]
+	}
+	return keys
+}
+
 const mergePatch = "application/merge-patch+json"
 
 func (g *garden) patch(status int, key, id, body string) {
@@ -100,7 +108,7 @@ func (g *garden) plantTokens() {
 		return fmt.Sprintf(`"metadata":{"one":%s,"two":%s},"search_indexes":["{{ data | json: '$' | to_string | append: '%s' }}"],`+
 			`"fingerprint_expression":"%s{{ data | stringify }}"`, word("metadata"), word("metadata"), g.text("index expression"), g.text("fingerprint expression"))
 	}
-	for _, key := range []string{g.revealing, g.masking, g.redacting, g.public} {
+	for _, key := range some(g.revealing, g.masking, g.redacting, g.public) {
 		for range 3 {
 			for _, body := range []string{
 				fmt.Sprintf(`{"type":"token","data":%s}`, quote(g.secret("data"))),
@@ -133,7 +141,7 @@ func (g *garden) plantTokens() {
 // useTokens reads and uses what is there.
 func (g *garden) useTokens() {
 	word := func(where string) string { return g.text(where) }
-	for _, key := range []string{g.revealing, g.masking, g.redacting, g.narrow} {
+	for _, key := range some(g.revealing, g.masking, g.redacting, g.narrow) {
 		for _, id := range g.ids[:20] {
 			g.call("GET", "/tokens/"+url.PathEscape(id), key, "")
 		}
@@ -166,7 +174,7 @@ func (g *garden) useTokens() {
 // plantFaults sends what tokens refuse, with the value in the place at fault.
 func (g *garden) plantFaults() {
 	target := g.ids[0]
-	for _, key := range []string{g.revealing, g.masking, g.public} {
+	for _, key := range some(g.masking, g.revealing, g.public) {
 		for range 2 {
 			number, text := g.number("id and data"), g.secret("id and data")
 			for _, body := range []string{
@@ -230,7 +238,7 @@ func (g *garden) plantEverywhere() {
 		if method == "*" {
 			method = "POST"
 		}
-		for _, key := range []string{g.management, g.revealing} {
+		for _, key := range some(g.revealing, g.management) {
 			at := func(value string) string { return filled(path, url.PathEscape(value)) }
 			plain := at("nothing")
 			g.call(method, at(g.text("id in a path")), key, "{}")
@@ -278,10 +286,10 @@ func TestPlantedValuesAreNowhere(t *testing.T) {
 	g.useTokens()
 	g.plantFaults()
 	g.plantEverywhere()
-	if len(g.values) < 1000 {
+	if len(g.values) < 1000 && !testing.Short() {
 		t.Errorf("only %d values were planted", len(g.values))
 	}
-	if g.refused < 1000 {
+	if g.refused < 1000 && !testing.Short() {
 		t.Errorf("only %d requests were refused: the errors were not seen", g.refused)
 	}
 	metrics := g.Call(t, "GET", "/metrics", "", "").Body

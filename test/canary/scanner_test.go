@@ -9,6 +9,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -59,7 +60,7 @@ func disguises(t *testing.T, v string) map[string][]byte {
 		out[fmt.Sprint("base64 from ", offset)] = []byte(base64.StdEncoding.EncodeToString(whole))
 		out[fmt.Sprint("base64 for URLs from ", offset)] = []byte(base64.URLEncoding.EncodeToString(whole))
 	}
-	for name, b := range out {
+	for name, b := range maps.Clone(out) {
 		out["gzip of "+name] = zipped(t, b)
 	}
 	out["gzip of gzip"] = zipped(t, zipped(t, []byte(v)))
