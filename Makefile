@@ -57,8 +57,8 @@ fuzz: ## Run every fuzz target for FUZZTIME (default 20s)
 	  done; done
 
 .PHONY: bench
-bench: ## Measure, each figure beside its limit in the same run
-	go test -run '^$$' -bench . -benchtime 1x ./internal/store/sqlite ./internal/httpapi ./internal/server
+bench: ## Measure, each figure beside its limit in the same run (TOKENKEEP_BENCH_MILLION=1: lists of a million)
+	go test -run '^$$' -bench . -benchtime 1x ./internal/store/sqlite ./internal/httpapi ./internal/server ./test/bench
 
 .PHONY: clean
 clean: ## Remove what was built
