@@ -2,10 +2,12 @@ package postgres
 
 import (
 	"context"
+	"errors"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
@@ -17,26 +19,33 @@ type allTenants struct{ store *Store }
 // AllTenants implements store.Store.
 func (s *Store) AllTenants() store.AllTenants { return allTenants{s} }
 
-// across reads rows of all tenants.
-func across[T any](ctx context.Context, s *Store, doing, text string, args []any, scan func(pgx.Rows) (T, error)) ([]T, error) {
+// asOwner runs what may be run twice with the same end: when a connection is
+// lost, it is run on another one.
+func (s *Store) asOwner(ctx context.Context, doing string, run func(*pgxpool.Pool) error) error {
 	if err := s.enter(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	defer s.running.Done()
-	rows, err := s.owner.Query(ctx, text, args...)
-	if err != nil {
-		return nil, callerError(ctx, doing, err)
-	}
-	defer rows.Close()
-	var all []T
-	for rows.Next() {
-		row, err := scan(rows)
-		if err != nil {
-			return nil, callerError(ctx, doing, err)
+	for try := 1; ; try++ {
+		err := callerError(ctx, doing, run(s.owner))
+		if try == 3 || !errors.Is(err, errLost) {
+			return err
 		}
-		all = append(all, row)
+		s.owner.Reset()
 	}
-	return all, callerError(ctx, doing, rows.Err())
+}
+
+// across reads rows of all tenants.
+func across[T any](ctx context.Context, s *Store, doing, text string, args []any, scan func(pgx.Rows) (T, error)) (all []T, err error) {
+	err = s.asOwner(ctx, doing, func(pool *pgxpool.Pool) error {
+		rows, err := pool.Query(ctx, text, args...)
+		if err != nil {
+			return err
+		}
+		all, err = pgx.CollectRows(rows, func(pgx.CollectableRow) (T, error) { return scan(rows) })
+		return err
+	})
+	return all, err
 }
 
 // behindTenant is where a walk over tenants goes on.
@@ -100,12 +109,9 @@ func (a allTenants) Setting(ctx context.Context, name string) ([]byte, error) {
 	return found[0], nil
 }
 
-// PutSetting may be done twice with the same end, so its outcome needs no care.
 func (a allTenants) PutSetting(ctx context.Context, name string, value []byte) error {
-	if err := a.store.enter(ctx); err != nil {
+	return a.store.asOwner(ctx, "put setting", func(pool *pgxpool.Pool) error {
+		_, err := pool.Exec(ctx, putInstallation, "setting:"+name, orEmpty(value))
 		return err
-	}
-	defer a.store.running.Done()
-	_, err := a.store.owner.Exec(ctx, putInstallation, "setting:"+name, orEmpty(value))
-	return callerError(ctx, "put setting", err)
+	})
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // agreements are what must hold between tables. Each query counts the rows
@@ -38,32 +39,40 @@ var agreements = []struct{ doing, broken, count string }{
 // Check implements store.Store. It compares what is stored with itself; pages
 // and indexes are the server's own to check, with checksums and amcheck.
 func (s *Store) Check(ctx context.Context, progress func(doing string)) (found []string, err error) {
-	if err := s.enter(ctx); err != nil {
-		return nil, err
-	}
-	defer s.running.Done()
-	if progress == nil {
-		progress = func(string) {}
-	}
-	tx, err := s.owner.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
+	doing := "begin"
+	err = s.asOwner(ctx, "check the store", func(pool *pgxpool.Pool) (err error) {
+		found, err = check(ctx, pool, func(next string) {
+			if doing = next; progress != nil {
+				progress(next)
+			}
+		})
+		return err
+	})
 	if err != nil {
-		return nil, callerError(ctx, "begin", err)
+		return found, fmt.Errorf("%s: %w", doing, err)
+	}
+	return found, nil
+}
+
+func check(ctx context.Context, pool *pgxpool.Pool, progress func(doing string)) (found []string, err error) {
+	tx, err := pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
+	if err != nil {
+		return nil, err
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
 	for _, a := range agreements {
 		progress(a.doing)
 		var n int64
 		if err := tx.QueryRow(ctx, a.count).Scan(&n); err != nil {
-			return found, callerError(ctx, a.doing, err)
+			return found, err
 		}
 		if n > 0 {
 			found = append(found, fmt.Sprintf("%d %s", n, a.broken))
 		}
 	}
-	const doing = "comparing the tokens with their groups and search terms"
-	progress(doing)
+	progress("comparing the tokens with their groups and search terms")
 	more, err := checkTokens(ctx, tx)
-	return append(found, more...), callerError(ctx, doing, err)
+	return append(found, more...), err
 }
 
 // checkPart is how many tokens are looked at in one round trip.
@@ -93,16 +102,16 @@ func checkTokens(ctx context.Context, tx pgx.Tx) (found []string, err error) {
 		more = false
 		for rows.Next() {
 			var (
-				at                int64
-				group             pgtype.UUID
-				kind, containers_ string
-				encoded           []byte
+				at         int64
+				group      pgtype.UUID
+				kind, list string
+				encoded    []byte
 			)
-			if err := rows.Scan(&tenant, &id, &at, &group, &kind, &containers_, &encoded); err != nil {
+			if err := rows.Scan(&tenant, &id, &at, &group, &kind, &list, &encoded); err != nil {
 				return nil, err
 			}
 			more = true
-			containers, errContainers := decodeStrings(containers_)
+			containers, errContainers := decodeStrings(list)
 			own, errTerms := decodeTerms(encoded)
 			if errContainers != nil || errTerms != nil {
 				unreadable++

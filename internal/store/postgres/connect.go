@@ -100,12 +100,14 @@ func script(ctx context.Context, c *pgx.Conn, text string) error {
 // slotName is where a connection keeps the number of its slot.
 const slotName = "tokenkeep.slot"
 
+const leaseStatement = "SELECT n FROM generate_series(0, $2::int - 1) AS n WHERE pg_try_advisory_lock($1, n) LIMIT 1"
+
 // leaseSlot gives a connection the lowest slot of the counters that no other
 // connection holds, until it ends. It makes conflicts rare and is needed for
 // nothing else: two connections on one slot wait for each other and retry.
 func leaseSlot(ctx context.Context, c *pgx.Conn) error {
 	var slot int
-	err := c.QueryRow(ctx, "SELECT n FROM generate_series(0, $2::int - 1) AS n WHERE pg_try_advisory_lock($1, n) LIMIT 1", slotSpace, slots).Scan(&slot)
+	err := c.QueryRow(ctx, leaseStatement, slotSpace, slots).Scan(&slot)
 	if errors.Is(err, pgx.ErrNoRows) {
 		slot, err = rand.IntN(slots), nil
 	}

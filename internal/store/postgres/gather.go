@@ -147,12 +147,10 @@ func (g *gatherer) handOver(tenant tenantKey) {
 
 // commitRows inserts rows in a transaction of its own.
 func (s *Store) commitRows(ctx context.Context, tenant tenantKey, r *rows) error {
-	c, err := s.acquire(ctx)
-	if err != nil {
+	t := &tx{store: s, tenant: tenant, begin: beginUpdate}
+	defer t.end()
+	if err := t.connect(ctx); err != nil {
 		return err
 	}
-	// After an error the transaction is still open.
-	t := &tx{store: s, tenant: tenant, conn: c, begun: true}
-	defer t.end()
-	return s.commit(ctx, c, tenant, beginUpdate, append(r.inserts(), r.counters(slotOf(c.Conn().PgConn()))...))
+	return t.seal(ctx, append(r.inserts(), r.counters(slotOf(t.conn.Conn().PgConn()))...))
 }

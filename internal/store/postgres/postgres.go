@@ -62,6 +62,8 @@ type Store struct {
 	gatherer *gatherer
 	turns    turns
 	failing  atomic.Bool // the last update was refused, say for a full disk
+	// unscrubbed says that tables of keys may hold bytes of what was destroyed.
+	unscrubbed atomic.Bool
 
 	mu        sync.Mutex // guards closed against running.Add
 	closed    bool
@@ -147,6 +149,8 @@ func (s *Store) View(ctx context.Context, tenant string, fn func(store.Tx) error
 	return t.failed
 }
 
+const readyStatement = "SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::bool"
+
 // Ready implements store.Store.
 func (s *Store) Ready(ctx context.Context) error {
 	if err := s.enter(ctx); err != nil {
@@ -154,7 +158,7 @@ func (s *Store) Ready(ctx context.Context) error {
 	}
 	defer s.running.Done()
 	var reading bool
-	if err := s.requests.QueryRow(ctx, "SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::bool").Scan(&reading); err != nil {
+	if err := s.requests.QueryRow(ctx, readyStatement).Scan(&reading); err != nil {
 		return callerError(ctx, "look at the server", err)
 	}
 	if reading {

@@ -1,7 +1,14 @@
 package postgres_test
 
 import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/tokenkeep/tokenkeep/internal/store"
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres"
@@ -12,7 +19,12 @@ import (
 // open opens the store in a database for the length of a test.
 func open(t testing.TB, url string, o postgres.Options) *postgres.Store {
 	t.Helper()
-	s, err := postgres.Open(t.Context(), url, o)
+	return openTraced(t, url, o, nil)
+}
+
+func openTraced(t testing.TB, url string, o postgres.Options, tracer pgx.QueryTracer) *postgres.Store {
+	t.Helper()
+	s, err := postgres.OpenTraced(t.Context(), url, o, tracer)
 	if err != nil {
 		t.Fatalf("Open: %v", err)
 	}
@@ -24,9 +36,60 @@ func open(t testing.TB, url string, o postgres.Options) *postgres.Store {
 	return s
 }
 
+// recorder keeps every statement that requests send.
+type recorder struct {
+	mu         sync.Mutex
+	statements map[string]bool
+}
+
+func (r *recorder) note(text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.statements == nil {
+		r.statements = make(map[string]bool)
+	}
+	r.statements[text] = true
+}
+
+func (r *recorder) read() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Sorted(maps.Keys(r.statements))
+}
+
+func (r *recorder) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	r.note(data.SQL)
+	return ctx
+}
+
+func (r *recorder) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+func (r *recorder) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
+	for _, q := range data.Batch.QueuedQueries {
+		r.note(q.SQL)
+	}
+	return ctx
+}
+
+func (r *recorder) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+func (r *recorder) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
+
+// TestSuite runs the suite, and then looks at every statement that its requests
+// have sent: each must name the tenant.
 func TestSuite(t *testing.T) {
+	var sent recorder
 	storetest.Run(t, func(t *testing.T) (store.Store, func() store.Store) {
 		url := pgtest.Database(t)
-		return open(t, url, postgres.Options{}), func() store.Store { return open(t, url, postgres.Options{}) }
+		open := func() store.Store { return openTraced(t, url, postgres.Options{}, &sent) }
+		return open(), open
 	})
+	statements := sent.read()
+	if len(statements) < 60 && !t.Skipped() {
+		t.Errorf("only %d statements were recorded", len(statements))
+	}
+	for _, text := range statements {
+		if !strings.Contains(text, "tenant_id") && !slices.Contains(postgres.Untenanted, text) {
+			t.Errorf("a statement of requests does not name the tenant: %s", text)
+		}
+	}
 }

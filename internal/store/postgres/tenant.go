@@ -63,6 +63,7 @@ func (t *tx) DeleteTenantRows(ctx context.Context, limit int) (more bool, err er
 		return false, err
 	}
 	clear(t.seen)
+	t.scrub = true
 	left := int64(limit)
 	for i, table := range tenantTables {
 		// Counters must not come back after their rows have gone.
@@ -171,6 +172,7 @@ func (t *tx) PutKeyset(ctx context.Context, k store.Keyset) error {
 			text: "INSERT INTO keysets (tenant_id, purpose, wrapped, kek, version, created_at, modified_at) VALUES ($1, $2, $3, $4, $5, $6, $7)",
 			args: []any{k.Purpose, orEmpty(k.Wrapped), k.KEK, k.Version, int64(k.CreatedAt), int64(k.ModifiedAt)}})
 	}
+	t.scrub = true
 	return t.changeOne(ctx, store.ErrConflict, step{doing: "replace keyset",
 		text: "UPDATE keysets SET wrapped = $3, kek = $4, version = $5, modified_at = $6 WHERE tenant_id = $1 AND purpose = $2 AND version = $5 - 1",
 		args: []any{k.Purpose, orEmpty(k.Wrapped), k.KEK, k.Version, int64(k.ModifiedAt)}})
@@ -178,6 +180,7 @@ func (t *tx) PutKeyset(ctx context.Context, k store.Keyset) error {
 
 // DestroyKeysets removes the rows; their bytes go when tidy rewrites the table.
 func (t *tx) DestroyKeysets(_ context.Context) error {
+	t.scrub = true
 	return t.later(step{doing: "destroy keysets", text: "DELETE FROM keysets WHERE tenant_id = $1"})
 }
 

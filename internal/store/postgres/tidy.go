@@ -34,17 +34,20 @@ func (s *Store) tidyOnce(ctx context.Context) error {
 	if _, err := s.owner.Exec(ctx, "DELETE FROM commits WHERE made_at < now() - CASE WHEN kept THEN interval '10 minutes' ELSE interval '1 day' END"); err != nil {
 		return mapError("forget old commits", err, nil)
 	}
+	destroyed := s.unscrubbed.Swap(false)
 	for _, table := range scrubbed {
+		// Another server may have destroyed keys and ended before it got here.
 		var dead bool
 		if err := s.owner.QueryRow(ctx, "SELECT pg_stat_get_dead_tuples($1::regclass) > 0", table).Scan(&dead); err != nil {
 			return mapError("look for deleted keys", err, nil)
 		}
-		if !dead {
+		if !destroyed && !dead {
 			continue
 		}
 		// A vacuum would only mark the space as free. This one writes the
 		// table anew, and the file with the deleted rows is gone.
 		if _, err := s.owner.Exec(ctx, "VACUUM FULL "+table); err != nil {
+			s.unscrubbed.Store(true)
 			return mapError("rewrite a table of keys", err, nil)
 		}
 	}

@@ -59,6 +59,9 @@ type tx struct {
 	seen map[string]store.Token
 	// sent says that writes have been sent without the commit.
 	sent bool
+	// scrub asks for the tables of keys to be rewritten after the commit,
+	// because they hold copies of what the transaction destroyed.
+	scrub bool
 
 	ended bool
 	// failed is an error after which nothing of the transaction may be kept,

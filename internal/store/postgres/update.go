@@ -10,7 +10,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
@@ -121,14 +120,17 @@ func (t *tx) commit(ctx context.Context) error {
 		// was a state that there could have been.
 		return exchange(ctx, t.conn, t.tenant, "", []step{{doing: "commit", text: commit}})
 	}
-	return t.store.commit(ctx, t.conn, t.tenant, t.opening(), steps)
+	err := t.seal(ctx, steps)
+	if t.scrub {
+		t.store.unscrubbed.Store(true)
+	}
+	return err
 }
 
-// commit sends the last statements of a transaction with its commit. It
+// seal sends the last statements of the transaction with its commit. It
 // returns nil when they are kept, and any error means that they are not; but
-// for the one case that the outcome could not be found out in time, which the
-// error says.
-func (s *Store) commit(ctx context.Context, c *pgxpool.Conn, tenant tenantKey, opening string, steps []step) error {
+// for errUnknown.
+func (t *tx) seal(ctx context.Context, steps []step) error {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return fmt.Errorf("postgres: name a commit: %w", err)
@@ -137,13 +139,13 @@ func (s *Store) commit(ctx context.Context, c *pgxpool.Conn, tenant tenantKey, o
 	all := make([]step, 0, len(steps)+2)
 	all = append(all, step{doing: "name the commit", text: "INSERT INTO commits (tenant_id, id, kept) VALUES ($1, $2, true)", args: []any{mark}, taken: errLost})
 	all = append(append(all, steps...), step{doing: "commit", text: commit})
-	err = exchange(ctx, c, tenant, opening, all)
-	if err == nil || !errors.Is(err, errLost) || !c.Conn().IsClosed() {
+	err = exchange(ctx, t.conn, t.tenant, t.opening(), all)
+	if err == nil || !errors.Is(err, errLost) || !t.conn.Conn().IsClosed() {
 		return err
 	}
-	s.metrics.outcomes.Inc()
-	s.requests.Reset()
-	return s.resolve(ctx, tenant, mark)
+	t.store.metrics.outcomes.Inc()
+	t.drop() // others may wait for its place in the pool, to ask the same
+	return t.store.resolve(ctx, t.tenant, mark)
 }
 
 // resolve finds out what became of a transaction whose commit was not

@@ -1,0 +1,63 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// OpenTraced opens a store whose requests are traced.
+func OpenTraced(ctx context.Context, url string, o Options, tracer pgx.QueryTracer) (*Store, error) {
+	o.tracer = tracer
+	return Open(ctx, url, o)
+}
+
+// Untenanted are the statements on the connections of requests that concern no
+// tenant's rows, and so no tenant.
+var Untenanted = []string{beginView, beginUpdate, beginSingle, commit, leaseStatement, readyStatement, "-- ping"}
+
+// Tables returns the tables of tenants, and the one of the installation.
+func Tables() (tenants []string, installation string) { return requestTables, "installation" }
+
+// AsTenant runs a statement in a transaction of a tenant, as the role of
+// requests, and returns how many rows it saw or changed. Without a tenant the
+// transaction has none.
+func (s *Store) AsTenant(ctx context.Context, tenant, text string, args ...any) (n int64, err error) {
+	c, err := s.requests.Acquire(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer c.Release()
+	err = pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
+		if tenant != "" {
+			if _, err := tx.Exec(ctx, setTenant, tenant); err != nil {
+				return err
+			}
+		}
+		tag, err := tx.Exec(ctx, text, args...)
+		n = tag.RowsAffected()
+		return err
+	})
+	return n, err
+}
+
+// Show returns a setting of the connections of requests.
+func (s *Store) Show(ctx context.Context, name string) (value string, err error) {
+	err = s.requests.QueryRow(ctx, "SELECT current_setting($1)", name).Scan(&value)
+	return value, err
+}
+
+// AsOwner runs a statement as the owner of the tables.
+func (s *Store) AsOwner(ctx context.Context, text string, args ...any) error {
+	_, err := s.owner.Exec(ctx, text, args...)
+	return err
+}
+
+// Tidy does what is done every minute.
+func (s *Store) Tidy(ctx context.Context) error { return s.tidyOnce(ctx) }
+
+// Migrations returns how many migrations there are.
+func Migrations() (int, error) {
+	texts, err := migrations()
+	return len(texts), err
+}
