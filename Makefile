@@ -20,7 +20,7 @@ run: build ## Build, then start a server to try things out with (ARGS="--addr 12
 	@exec bin/tokenkeep dev $(ARGS)
 
 .PHONY: test
-test: build vet lint unit race cover ## Run every check that CI runs
+test: build vet lint unit both race cover ## Run every check that CI runs
 
 .PHONY: vet
 vet:
@@ -36,18 +36,29 @@ lint: $(LINT) ## Run the linters
 $(LINT): tools/go.mod tools/go.sum
 	cd tools && go build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
+# The tests run PostgreSQL clusters of their own, from the installed programs.
+.PHONY: postgres
+postgres:
+	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends postgresql; \
+	  else echo "Install PostgreSQL 14 or newer (Debian: postgresql): the tests start clusters of their own from it."; exit 1; fi; }
+
 .PHONY: unit
-unit: ## Run the tests as 'go test ./...' does
-	go test ./...
+unit: postgres ## Run the tests as 'go test ./...' does, those on PostgreSQL included
+	TOKENKEEP_TEST_POSTGRES=required go test ./...
+
+.PHONY: both
+both: postgres ## Run the tests that know no store once more, on PostgreSQL
+	TOKENKEEP_TEST_POSTGRES=required TOKENKEEP_TEST_STORE=postgres go test ./internal/token ./test/contract ./test/matrix ./test/openapi ./test/parallel ./test/rotation
 
 .PHONY: race
-race: ## Run the tests under the race detector, crash tests in their short form
+race: postgres ## Run the tests under the race detector, crash tests in their short form
 	CGO_ENABLED=1 go test -race -short ./...
 
 .PHONY: cover
 cover: ## Print what the tests of the critical packages reach
-	@go test -short -coverprofile=coverage.out $(addprefix ./internal/,secret fault config) >/dev/null
-	@go tool cover -func=coverage.out | tail -1
+	@go test -short -cover $(addprefix ./internal/,secret access keyring directory token) | awk '$$1 == "ok" {print $$2, $$4, $$5}' 
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (default 20s)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,6 +22,8 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
 	"github.com/tokenkeep/tokenkeep/internal/keyring/localkms"
 	"github.com/tokenkeep/tokenkeep/internal/store"
+	"github.com/tokenkeep/tokenkeep/internal/store/postgres"
+	"github.com/tokenkeep/tokenkeep/internal/store/postgres/pgtest"
 	"github.com/tokenkeep/tokenkeep/internal/store/sqlite"
 	"github.com/tokenkeep/tokenkeep/internal/token"
 )
@@ -59,6 +62,18 @@ type world struct {
 	other  string
 }
 
+func TestMain(m *testing.M) { os.Exit(pgtest.Run(m)) }
+
+// openStore opens the store that the environment chooses for all tests: a
+// database of PostgreSQL, or files in dir.
+func openStore(t testing.TB, dir string) (store.Store, error) {
+	t.Helper()
+	if os.Getenv("TOKENKEEP_TEST_STORE") == "postgres" {
+		return postgres.Open(t.Context(), pgtest.Database(t), postgres.Options{Connections: 8})
+	}
+	return sqlite.Open(t.Context(), dir, sqlite.Options{})
+}
+
 func newWorld(t testing.TB) *world {
 	t.Helper()
 	w := &world{t: t, dir: t.TempDir(), clock: &clock{now: start}}
@@ -70,7 +85,7 @@ func newWorld(t testing.TB) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := sqlite.Open(t.Context(), w.dir, sqlite.Options{})
+	s, err := openStore(t, w.dir)
 	if err != nil {
 		t.Fatal(err)
 	}
