@@ -71,10 +71,17 @@ func TestTheSessionInTheReadmeWorks(t *testing.T) {
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("the session failed: %v\n%s", err, out.String())
 	}
-	for _, want := range []string{`"name":"checkout"`, "Application created", "are as they were sealed", "The store is sound."} {
+	for _, want := range []string{
+		`{"number":"XXXXXXXXXXXX4242","expiration_month":12,"expiration_year":2030}`,
+		`{"number":"4242424242424242","expiration_month":12,"expiration_year":2030,"cvc":"123"}`,
+		`"charge": "4242424242424242"`, `,"pets":["`, "are as they were sealed", "The store is sound.",
+	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the session printed no %q:\n%s", want, out.String())
 		}
+	}
+	if strings.Contains(out.String(), "Jane") {
+		t.Errorf("the session printed what it tokenized:\n%s", out.String())
 	}
 }
 
