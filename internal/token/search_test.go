@@ -1,6 +1,7 @@
 package token_test
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -229,5 +230,70 @@ func TestAQueryThatIsNotUnderstoodSaysWhere(t *testing.T) {
 	for _, query := range []string{strings.Repeat("(", 100), strings.Repeat("NOT ", 100) + "id:a", strings.Repeat("id:aaa OR ", 100) + "id:a", strings.Repeat("x", 5000)} {
 		_, _, err := w.tokens.Search(t.Context(), w.revealing(), query, store.Page{Limit: 9})
 		wantFault(t, "a query beyond the bounds", err, fault.Invalid, "query")
+	}
+}
+
+// TestWalksGoOnBeyondOneBatch lists and searches more tokens than a walk takes
+// at a time, where no counter has the answer.
+func TestWalksGoOnBeyondOneBatch(t *testing.T) {
+	w := newWorld(t)
+	var want []string
+	for i := range 70 {
+		id := fmt.Sprintf("t-%02d", i)
+		w.mustCreate(w.revealing(), `{"type":"token","data":1,"id":"`+id+`","metadata":{"half":"`+strconv.Itoa(i%2)+`","third":"`+strconv.Itoa(i%3)+`"}}`)
+		w.clock.Advance(time.Duration(i%3) * time.Second) // some at the same instant
+		want = append(want, id)
+	}
+	slices.Reverse(want)
+	third := slices.DeleteFunc(slices.Clone(want), func(id string) bool {
+		i, _ := strconv.Atoi(strings.TrimPrefix(id, "t-"))
+		return i%2 != 0 && i%3 != 0
+	})
+	c := session(w, "id", "t-")
+	for name, test := range map[string]struct {
+		page func(store.Page) ([]token.Token, int64, error)
+		from func(string) ([]token.Token, string, error)
+		want []string
+	}{
+		"a list by id": {
+			func(p store.Page) ([]token.Token, int64, error) {
+				return w.tokens.List(t.Context(), c, token.Filter{}, p)
+			},
+			func(start string) ([]token.Token, string, error) {
+				return w.tokens.ListFrom(t.Context(), c, token.Filter{}, start, 9)
+			}, want},
+		"a search in two indexes": {
+			func(p store.Page) ([]token.Token, int64, error) {
+				return w.tokens.Search(t.Context(), w.revealing(), "metadata.half:0 OR metadata.third:0", p)
+			},
+			func(start string) ([]token.Token, string, error) {
+				return w.tokens.SearchFrom(t.Context(), w.revealing(), "metadata.half:0 OR metadata.third:0", start, 9)
+			}, third},
+		"a search without an index": {
+			func(p store.Page) ([]token.Token, int64, error) {
+				return w.tokens.Search(t.Context(), w.revealing(), "created_by:"+appID, p)
+			},
+			func(start string) ([]token.Token, string, error) {
+				return w.tokens.SearchFrom(t.Context(), w.revealing(), "created_by:"+appID, start, 9)
+			}, want},
+	} {
+		list, total, err := test.page(store.Page{Offset: 20, Limit: 20})
+		if err != nil || int(total) != len(test.want) || ids(list) != strings.Join(test.want[20:min(40, len(test.want))], " ") {
+			t.Errorf("%s: the second page = %s of %d, %s, want %v", name, ids(list), total, says(err), test.want[20:])
+		}
+		var seen []string
+		for start, i := "", 0; i < 20; i++ {
+			list, next, err := test.from(start)
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen = append(seen, strings.Fields(ids(list))...)
+			if start = next; next == "" {
+				break
+			}
+		}
+		if !slices.Equal(seen, test.want) {
+			t.Errorf("%s from place to place = %v, want %v", name, seen, test.want)
+		}
 	}
 }
