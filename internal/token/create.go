@@ -39,10 +39,12 @@ const aliasTries = 10
 
 var errDrawAgain = errors.New("token: a drawn id is taken")
 
-// pending is a draft that has an id and is sealed.
+// pending is a draft that has an id, is sealed, and is known as the answer
+// will show it.
 type pending struct {
 	*draft
 	row       store.Token
+	shown     Token
 	transform access.Transform
 	tries     int
 }
@@ -97,7 +99,8 @@ func (s *Service) insert(ctx context.Context, c access.Caller, keys *keyring.Key
 	}
 }
 
-// name gives a draft an id, asks whether the caller may create it, and seals it.
+// name gives a draft an id, asks whether the caller may create it, seals it and
+// works out its answer.
 func (s *Service) name(c access.Caller, keys *keyring.Keys, epoch *keyring.EpochKey, p *pending) error {
 	id, err := p.namer.id(s.random)
 	if err != nil {
@@ -108,8 +111,11 @@ func (s *Service) name(c access.Caller, keys *keyring.Keys, epoch *keyring.Epoch
 		return err
 	}
 	p.transform = decision.Transform
-	p.row, err = p.draft.row(keys, epoch, id, c.Application(), s.now())
-	return err
+	if p.row, err = p.draft.row(keys, epoch, id, c.Application(), s.now()); err != nil {
+		return err
+	}
+	p.shown = s.show(c.Tenant(), p.row, p.contents, jsonvalue.Value{}, p.transform)
+	return nil
 }
 
 // insertAll stores what is new, notes which drawn ids are taken, and appends
@@ -156,7 +162,7 @@ func (s *Service) insertAll(ctx context.Context, tx store.Tx, c access.Caller, k
 		if err := tx.InsertToken(ctx, p.row); err != nil {
 			return fmt.Errorf("insert token: %w", err)
 		}
-		*made = append(*made, s.show(c.Tenant(), p.row, p.contents, jsonvalue.Value{}, p.transform))
+		*made = append(*made, p.shown)
 		entries = append(entries, audit.Entry(c, now, p.row.Type, p.row.ID, audit.Create))
 	}
 	return tx.AppendLog(ctx, entries...)

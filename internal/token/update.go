@@ -98,6 +98,7 @@ type updated struct {
 	transform access.Transform
 	next      store.Token
 	draft     *draft
+	shown     Token
 	// changedFingerprint says that the token may now be equal to another.
 	changedFingerprint bool
 }
@@ -145,6 +146,7 @@ func (u *update) work(x *updated) error {
 		x.next.ShortLived = nil
 	}
 	x.changedFingerprint = d.fingerprint != old.fingerprint
+	x.shown = u.s.show(u.c.Tenant(), x.next, d.contents, jsonvalue.Value{}, x.transform)
 	return d.sealInto(&x.next, u.keys, u.epoch)
 }
 
@@ -224,7 +226,7 @@ func (u *update) write(ctx context.Context, tx store.Tx, x *updated) (Token, err
 	if err := tx.AppendLog(ctx, audit.Entry(u.c, u.s.now(), x.row.Type, x.row.ID, audit.Update)); err != nil {
 		return Token{}, err
 	}
-	t := u.s.show(u.c.Tenant(), x.next, x.draft.contents, jsonvalue.Value{}, x.transform)
+	t := x.shown
 	hide, err := u.meetsUnreadable(ctx, tx, x)
 	if err != nil {
 		return Token{}, err
