@@ -248,8 +248,8 @@ func (p *queryParser) times(q *query) bool {
 
 // queryTimes are the forms of a time, and how long each stands for.
 var queryTimes = []struct {
-	form string
-	for_ time.Duration
+	form  string
+	lasts time.Duration
 }{
 	{time.RFC3339Nano, time.Microsecond},
 	{"2006-01-02T15:04:05", time.Microsecond},
@@ -269,7 +269,7 @@ func (p *queryParser) time() (from, until store.Time, open, ok bool) {
 	for _, f := range queryTimes {
 		if t, err := time.Parse(f.form, value); err == nil && t.Year() > 0 {
 			from = store.At(t)
-			return from, from + store.Time(f.for_.Microseconds()), false, true
+			return from, from + store.Time(f.lasts.Microseconds()), false, true
 		}
 	}
 	p.at = begin

@@ -1,6 +1,8 @@
 package token_test
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -61,6 +63,22 @@ func TestTheExamplesOfTypesAreAccepted(t *testing.T) {
 	for _, kind := range token.Types() {
 		if _, err := w.create(w.revealing(), `{"type":"`+kind.Name+`","data":`+kind.Example+`}`); err != nil {
 			t.Errorf("%s: %s", kind.Name, says(err))
+		}
+	}
+}
+
+func TestTheTypesAreDocumented(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "tokens.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range token.Types() {
+		found := false
+		for line := range strings.Lines(string(page)) {
+			found = found || strings.HasPrefix(line, "| `") && strings.Contains(line, "`"+kind.Name+"`") && strings.Contains(line, "`"+kind.Container+"`")
+		}
+		if !found {
+			t.Errorf("docs/tokens.md has no row for %s in %s", kind.Name, kind.Container)
 		}
 	}
 }
