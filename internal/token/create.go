@@ -37,6 +37,9 @@ func (s *Service) Create(ctx context.Context, c access.Caller, r Request, last .
 // token gets a UUID instead.
 const aliasTries = 10
 
+// maxMeetings is how often a create that met another is tried again.
+const maxMeetings = 5
+
 var errDrawAgain = errors.New("token: a drawn id is taken")
 
 // pending is a draft that has an id, is sealed, and is known as the answer
@@ -68,7 +71,7 @@ func (s *Service) insert(ctx context.Context, c access.Caller, keys *keyring.Key
 			return nil, err
 		}
 	}
-	for {
+	for meetings := 0; ; {
 		taken := make(map[*pending]bool)
 		err := s.store.Update(ctx, c.Tenant(), func(tx store.Tx) error {
 			made = make([]Token, 0, len(list)) // a transaction may run again
@@ -83,6 +86,13 @@ func (s *Service) insert(ctx context.Context, c access.Caller, keys *keyring.Key
 		})
 		if err == nil {
 			return made, nil
+		}
+		if errors.Is(err, store.ErrExists) {
+			// Another node inserted at the same time: looked for again, it is found.
+			if meetings++; meetings > maxMeetings {
+				return nil, errTaken
+			}
+			continue
 		}
 		if !errors.Is(err, errDrawAgain) {
 			return nil, err

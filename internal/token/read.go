@@ -141,7 +141,9 @@ func (s *Service) Delete(ctx context.Context, c access.Caller, id string) error 
 		if err := decide(c, access.TokenDelete, row).Err(); err != nil {
 			return err
 		}
-		if err := tx.DeleteToken(ctx, id); err != nil {
+		if err := tx.DeleteToken(ctx, id); errors.Is(err, store.ErrNotFound) {
+			return errNoToken
+		} else if err != nil {
 			return fmt.Errorf("delete token: %w", err)
 		}
 		return tx.AppendLog(ctx, audit.Entry(c, s.now(), row.Type, id, audit.Delete))

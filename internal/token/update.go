@@ -21,7 +21,12 @@ var errDataID = fault.Field("data", "must not be what the token's id already tel
 
 // hurriedTries is how often a change is worked out ahead of its transaction.
 // When others change the same token each time, it is worked out inside.
-const hurriedTries = 3
+const (
+	hurriedTries = 3
+	maxTries     = 20
+)
+
+var errContended = fault.New(fault.Conflict, "the token is being changed by others: try again")
 
 // Update changes a token by a merge patch after RFC 7386: data, mask and
 // metadata are merged, the rest is replaced, and the whole is checked as a new
@@ -76,8 +81,13 @@ func (s *Service) Update(ctx context.Context, c access.Caller, id string, patch 
 			}
 			return store.Finish(tx, t, last)
 		})
-		if !errors.Is(err, errChanged) {
-			return t, err
+		switch {
+		case err == nil:
+			return t, nil
+		case !errors.Is(err, errChanged) && !errors.Is(err, store.ErrConflict):
+			return Token{}, err
+		case try >= maxTries:
+			return Token{}, errContended
 		}
 	}
 }
