@@ -66,7 +66,8 @@ func (a allTenants) Tenants(ctx context.Context, after string, limit int) ([]sto
 }
 
 func (a allTenants) ExpiredTokens(ctx context.Context, now store.Time, limit int) ([]store.TokenRef, error) {
-	return across(ctx, a.store, "find expired tokens", "SELECT tenant_id, id FROM tokens WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2", []any{int64(now), limit},
+	return across(ctx, a.store, "find expired tokens",
+		"SELECT tenant_id, id FROM tokens WHERE expires_at + 0 <= $1 ORDER BY expires_at + 0 LIMIT $2", []any{int64(now), limit},
 		func(row pgx.Rows) (r store.TokenRef, err error) {
 			var id pgtype.UUID
 			err = row.Scan(&id, &r.ID)

@@ -112,8 +112,7 @@ func pgbench(b *testing.B, c *pgtest.Cluster, url string, clients int) float64 {
 	if err := os.WriteFile(path, []byte(script), 0o644); err != nil {
 		b.Fatal(err)
 	}
-	database, _, _ := strings.Cut(strings.TrimPrefix(url, "postgres:///"), "?")
-	cmd := c.Command("pgbench", database, "-n", "-M", "prepared", "-c", strconv.Itoa(clients), "-j", "2", "-T", strconv.Itoa(int(measured.Seconds())), "-f", path)
+	cmd := c.Command("pgbench", inURL(url), "-n", "-M", "prepared", "-c", strconv.Itoa(clients), "-j", "2", "-T", strconv.Itoa(int(measured.Seconds())), "-f", path)
 	cmd.Env = append(cmd.Env, "PGOPTIONS=-c search_path=tokenkeep")
 	out, err := cmd.CombinedOutput()
 	if err != nil {

@@ -65,9 +65,10 @@ func parseURL(url string) (*pgxpool.Config, error) {
 }
 
 // ownerPool is for what crosses tenants and for the installation itself.
-func ownerPool(ctx context.Context, c *pgxpool.Config) (*pgxpool.Pool, error) {
+func ownerPool(ctx context.Context, c *pgxpool.Config, o Options) (*pgxpool.Pool, error) {
 	c = c.Copy()
 	c.MaxConns, c.MinConns = ownerConnections, 0
+	c.ConnConfig.Tracer = o.ownerTracer
 	c.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error { return script(ctx, conn, session) }
 	return pgxpool.NewWithConfig(ctx, c)
 }
@@ -77,9 +78,7 @@ func ownerPool(ctx context.Context, c *pgxpool.Config) (*pgxpool.Pool, error) {
 func requestPool(ctx context.Context, c *pgxpool.Config, o Options) (*pgxpool.Pool, error) {
 	c = c.Copy()
 	c.MaxConns, c.MinConns = int32(o.Connections), 0
-	if o.tracer != nil {
-		c.ConnConfig.Tracer = o.tracer
-	}
+	c.ConnConfig.Tracer = o.requestTracer
 	c.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		if err := script(ctx, conn, session+requestSession); err != nil {
 			return err

@@ -6,9 +6,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// OpenTraced opens a store whose requests are traced.
-func OpenTraced(ctx context.Context, url string, o Options, tracer pgx.QueryTracer) (*Store, error) {
-	o.tracer = tracer
+// OpenTraced opens a store whose statements are traced: those of requests, and
+// those that cross tenants.
+func OpenTraced(ctx context.Context, url string, o Options, requests, owner pgx.QueryTracer) (*Store, error) {
+	o.requestTracer, o.ownerTracer = requests, owner
 	return Open(ctx, url, o)
 }
 

@@ -153,10 +153,13 @@ func (t *tx) positions(ctx context.Context, table string, after *store.Position,
 	return list(ctx, t, "read positions", "SELECT created_at, id FROM "+s.text, s.args, scanPosition)
 }
 
+// UnsealedLog walks the queue in its order and looks each entry up; OFFSET 0
+// keeps the planner from gathering both tables and sorting.
 func (t *tx) UnsealedLog(ctx context.Context, limit int) ([]store.LogEntry, error) {
 	return list(ctx, t, "read unsealed log", `
-		SELECT `+logColumns+` FROM (SELECT created_at AS at, id AS named FROM log_unsealed WHERE tenant_id = $1) AS waiting
-		JOIN log ON tenant_id = $1 AND created_at = at AND id = named ORDER BY at, named LIMIT $2`, []any{int64(limit)}, scanEntry)
+		SELECT e.* FROM log_unsealed u, LATERAL (
+		  SELECT `+logColumns+` FROM log WHERE tenant_id = $1 AND created_at = u.created_at AND id = u.id OFFSET 0) AS e
+		WHERE u.tenant_id = $1 ORDER BY u.created_at, u.id LIMIT $2`, []any{int64(limit)}, scanEntry)
 }
 
 func (t *tx) CountUnsealedLog(ctx context.Context) (int64, error) {

@@ -50,7 +50,8 @@ type Options struct {
 	// benchmark can show in one run what gathering is worth.
 	Ungathered bool
 
-	tracer pgx.QueryTracer // of requests; tests set it
+	// tracers see the statements of each kind of connection; tests set them.
+	requestTracer, ownerTracer pgx.QueryTracer
 }
 
 // Store is a store in a database.
@@ -99,7 +100,7 @@ func Open(ctx context.Context, url string, o Options) (_ *Store, err error) {
 	}
 	s := &Store{log: o.Logger, metrics: newMetrics(o.Metrics), turns: newTurns(), tidyEnded: make(chan struct{})}
 	s.gatherer = newGatherer(s, o.Ungathered)
-	if s.owner, err = ownerPool(ctx, config); err != nil {
+	if s.owner, err = ownerPool(ctx, config, o); err != nil {
 		return nil, mapError("open pool", err, nil)
 	}
 	if s.requests, err = requestPool(ctx, config, o); err != nil {

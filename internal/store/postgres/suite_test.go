@@ -19,12 +19,12 @@ import (
 // open opens the store in a database for the length of a test.
 func open(t testing.TB, url string, o postgres.Options) *postgres.Store {
 	t.Helper()
-	return openTraced(t, url, o, nil)
+	return openTraced(t, url, o, nil, nil)
 }
 
-func openTraced(t testing.TB, url string, o postgres.Options, tracer pgx.QueryTracer) *postgres.Store {
+func openTraced(t testing.TB, url string, o postgres.Options, requests, owner pgx.QueryTracer) *postgres.Store {
 	t.Helper()
-	s, err := postgres.OpenTraced(t.Context(), url, o, tracer)
+	s, err := postgres.OpenTraced(t.Context(), url, o, requests, owner)
 	if err != nil {
 		t.Fatalf("Open: %v", err)
 	}
@@ -80,7 +80,7 @@ func TestSuite(t *testing.T) {
 	var sent recorder
 	storetest.Run(t, func(t *testing.T) (store.Store, func() store.Store) {
 		url := pgtest.Database(t)
-		open := func() store.Store { return openTraced(t, url, postgres.Options{}, &sent) }
+		open := func() store.Store { return openTraced(t, url, postgres.Options{}, &sent, nil) }
 		return open(), open
 	})
 	statements := sent.read()

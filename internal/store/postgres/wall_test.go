@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -104,22 +105,26 @@ func administer(t *testing.T, database string, statements ...string) {
 	}
 }
 
+// fresh returns a word that no role has: roles outlive the database of a test.
+func fresh() string { return strings.ReplaceAll(uuid.NewString(), "-", "") }
+
 // as returns a URL for another role.
 func as(database, role string) string {
 	return strings.Replace(database, "user=postgres", "user="+url.QueryEscape(role), 1)
 }
 
-// name returns the database of a URL.
-func name(database string) string {
+// inURL returns the name of the database in a URL.
+func inURL(database string) string {
 	n, _, _ := strings.Cut(strings.TrimPrefix(database, "postgres:///"), "?")
 	return n
 }
 
 func TestAnOwnerWithoutPowersWillDo(t *testing.T) {
 	database := pgtest.Database(t)
-	administer(t, database, "CREATE ROLE plain_owner LOGIN", "CREATE ROLE plain_requests NOLOGIN", "GRANT plain_requests TO plain_owner",
-		"ALTER DATABASE "+name(database)+" OWNER TO plain_owner")
-	s := open(t, as(database, "plain_owner"), postgres.Options{RequestRole: "plain_requests"})
+	owner, role := "owner_"+fresh(), "requests_"+fresh()
+	administer(t, database, "CREATE ROLE "+owner+" LOGIN", "CREATE ROLE "+role+" NOLOGIN", "GRANT "+role+" TO "+owner,
+		"ALTER DATABASE "+inURL(database)+" OWNER TO "+owner)
+	s := open(t, as(database, owner), postgres.Options{RequestRole: role})
 	ctx := t.Context()
 	fill(t, s, tenantA)
 	fill(t, s, tenantB)
@@ -153,14 +158,15 @@ func TestAnOwnerWithoutPowersWillDo(t *testing.T) {
 
 func TestARoleThatPassesTheWallIsRefused(t *testing.T) {
 	database := pgtest.Database(t)
-	administer(t, database, "CREATE ROLE weak_owner LOGIN", "CREATE ROLE weak_requests NOLOGIN BYPASSRLS", "GRANT weak_requests TO weak_owner",
-		"CREATE ROLE strange_requests NOLOGIN", "ALTER DATABASE "+name(database)+" OWNER TO weak_owner")
+	owner, weak, stranger := "owner_"+fresh(), "weak_"+fresh(), "stranger_"+fresh()
+	administer(t, database, "CREATE ROLE "+owner+" LOGIN", "CREATE ROLE "+weak+" NOLOGIN BYPASSRLS", "GRANT "+weak+" TO "+owner,
+		"CREATE ROLE "+stranger+" NOLOGIN", "ALTER DATABASE "+inURL(database)+" OWNER TO "+owner)
 	for role, want := range map[string]string{
-		"weak_requests":    "passes row-level security",
-		"missing_requests": "is missing and may not be made",
-		"strange_requests": "is no member of",
+		weak:                 "passes row-level security",
+		"missing_" + fresh(): "is missing and may not be made",
+		stranger:             "is no member of",
 	} {
-		s, err := postgres.Open(t.Context(), as(database, "weak_owner"), postgres.Options{RequestRole: role})
+		s, err := postgres.Open(t.Context(), as(database, owner), postgres.Options{RequestRole: role})
 		if err == nil {
 			_ = s.Close()
 		}

@@ -20,7 +20,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -56,14 +55,15 @@ type Cluster struct {
 	mu      sync.Mutex // guards what follows
 	process *os.Process
 	ended   chan struct{} // closed when the process is gone
+	made    int           // databases
+	free    []string      // of those, the ones that are empty again
 }
 
-// The cluster that the tests of a binary share, and the databases made in it.
+// The cluster that the tests of a binary share.
 var (
 	sharedOnce sync.Once
 	shared     *Cluster
 	sharedErr  error
-	made       atomic.Int64
 )
 
 // Run runs the tests of a package and removes the cluster that they shared; it
@@ -194,19 +194,41 @@ func (c *Cluster) URL(database string) string {
 	return "postgres:///" + database + "?user=postgres&host=" + url.QueryEscape(c.dir)
 }
 
-// Database makes a database and returns its URL.
+// Database returns the URL of an empty database for one test. To make one takes
+// longer than to empty one that another test has left.
 func (c *Cluster) Database(t testing.TB) string {
 	t.Helper()
-	name := fmt.Sprintf("test_%d", made.Add(1))
-	conn, err := pgx.Connect(t.Context(), c.URL("postgres"))
-	if err != nil {
-		t.Fatal(err)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	name := fmt.Sprintf("test_%d", c.made)
+	if n := len(c.free); n > 0 {
+		name, c.free = c.free[n-1], c.free[:n-1]
+	} else {
+		c.made++
+		if err := c.run("postgres", "CREATE DATABASE "+name); err != nil {
+			t.Fatal(err)
+		}
 	}
-	defer func() { _ = conn.Close(t.Context()) }()
-	if _, err := conn.Exec(t.Context(), "CREATE DATABASE "+name); err != nil {
-		t.Fatal(err)
-	}
+	t.Cleanup(func() {
+		if c.run(name, "SET client_min_messages = warning; SET lock_timeout = 1000; DROP SCHEMA IF EXISTS tokenkeep CASCADE") == nil {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.free = append(c.free, name)
+		}
+	})
 	return c.URL(name)
+}
+
+// run runs statements in a database.
+func (c *Cluster) run(database, statements string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, c.URL(database))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	return conn.PgConn().Exec(ctx, statements).Close()
 }
 
 // Restart starts the server, which must not be running, and waits until it
@@ -268,7 +290,7 @@ func (c *Cluster) launch(deadline time.Time) error {
 			return fmt.Errorf("the server ended at once: %s", text)
 		default:
 		}
-		if err := c.ping(); err == nil {
+		if err := c.run("postgres", ""); err == nil {
 			c.process, c.ended = cmd.Process, ended
 			return nil
 		} else if time.Now().After(deadline) {
@@ -277,16 +299,6 @@ func (c *Cluster) launch(deadline time.Time) error {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-}
-
-func (c *Cluster) ping() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	conn, err := pgx.Connect(ctx, c.URL("postgres"))
-	if err != nil {
-		return err
-	}
-	return conn.Close(ctx)
 }
 
 // Kill ends every process of the server at once with SIGKILL.
