@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -53,6 +54,9 @@ func (s *Store) AsOwner(ctx context.Context, text string, args ...any) error {
 	_, err := s.owner.Exec(ctx, text, args...)
 	return err
 }
+
+// Impatient bounds how long the outcome of a commit is asked for.
+func (s *Store) Impatient(d time.Duration) { s.patience = d }
 
 // Tidy does what is done every minute.
 func (s *Store) Tidy(ctx context.Context) error { return s.tidyOnce(ctx) }

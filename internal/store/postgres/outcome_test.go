@@ -9,7 +9,9 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -64,12 +66,13 @@ func (l *line) serve(client net.Conn) {
 		return
 	}
 	ended := make(chan struct{}) // the server has hung up
+	var mute atomic.Bool         // what it says gets lost
 	go func() {
 		defer close(ended)
 		buf := make([]byte, 64<<10)
 		for {
 			n, err := server.Read(buf)
-			if n > 0 {
+			if n > 0 && !mute.Load() {
 				_, _ = client.Write(buf[:n])
 			}
 			if err != nil {
@@ -86,7 +89,7 @@ func (l *line) serve(client net.Conn) {
 			return
 		}
 		if cut := l.take(); cut != nil {
-			cut(pair{client, server.(*net.UnixConn), ended}, append([]byte(nil), buf[:n]...))
+			cut(pair{client, server.(*net.UnixConn), ended, &mute}, append([]byte(nil), buf[:n]...))
 			return
 		}
 		if _, err := server.Write(buf[:n]); err != nil {
@@ -100,6 +103,7 @@ type pair struct {
 	client net.Conn
 	server *net.UnixConn
 	ended  <-chan struct{}
+	mute   *atomic.Bool
 }
 
 // deliver hands the last request to the server and waits until it has dealt with it.
@@ -203,6 +207,52 @@ func TestALostCommitIsFoundOut(t *testing.T) {
 	}
 }
 
+// TestAnOutcomeThatNobodyKnowsIsReported loses a commit and then every way to
+// ask: the update is not run again, because it may be there.
+func TestAnOutcomeThatNobodyKnowsIsReported(t *testing.T) {
+	l, over := newLine(t, pgtest.Database(t))
+	s := open(t, over, postgres.Options{})
+	s.Impatient(200 * time.Millisecond)
+	ctx := t.Context()
+	if err := insertToken(ctx, s, 0); err != nil {
+		t.Fatal(err)
+	}
+	runs, lost := 0, benchToken()
+	err := s.Update(ctx, benchTenant(0), func(tx store.Tx) error {
+		if runs++; runs == 1 {
+			_ = l.listener.Close()
+			l.arm(loseAnswer(nil))
+		}
+		return tx.InsertToken(ctx, lost)
+	})
+	if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "not known") || runs != 1 {
+		t.Errorf("Update: got error %v after %d runs; want %v, an outcome that is not known, after 1", err, runs, store.ErrUnavailable)
+	}
+}
+
+// TestAViewOutlivesItsConnection cuts the line at the first read, when nothing
+// has been seen yet.
+func TestAViewOutlivesItsConnection(t *testing.T) {
+	l, over := newLine(t, pgtest.Database(t))
+	s := open(t, over, postgres.Options{})
+	ctx := t.Context()
+	if err := insertToken(ctx, s, 0); err != nil {
+		t.Fatal(err)
+	}
+	runs := 0
+	if err := s.View(ctx, benchTenant(0), func(tx store.Tx) error {
+		runs++
+		l.arm(loseRequest(nil))
+		n, err := tx.CountTokens(ctx, store.TokenFilter{Now: 1})
+		if n != 1 {
+			t.Errorf("CountTokens: got %d, want 1", n)
+		}
+		return err
+	}); err != nil || runs != 1 {
+		t.Errorf("View: got error %v after %d runs, want none after 1", err, runs)
+	}
+}
+
 // arming is called when a function is about to return.
 var arming = func() {}
 
@@ -211,8 +261,9 @@ func arm(store.Tx) error { arming(); return nil }
 // loseAnswer lets the server do what it was asked, and then cuts the line.
 func loseAnswer(chan<- func()) func(p pair, request []byte) {
 	return func(p pair, request []byte) {
-		_ = p.client.Close()
+		p.mute.Store(true)
 		p.deliver(request)
+		_ = p.client.Close()
 	}
 }
 

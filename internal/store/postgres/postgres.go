@@ -18,6 +18,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -62,7 +63,8 @@ type Store struct {
 	metrics  *metrics
 	gatherer *gatherer
 	turns    turns
-	failing  atomic.Bool // the last update was refused, say for a full disk
+	patience time.Duration // with a commit that is not answered
+	failing  atomic.Bool   // the last update was refused, say for a full disk
 	// unscrubbed says that tables of keys may hold bytes of what was destroyed.
 	unscrubbed atomic.Bool
 
@@ -98,7 +100,7 @@ func Open(ctx context.Context, url string, o Options) (_ *Store, err error) {
 	if err := prepare(ctx, config.ConnConfig, o); err != nil {
 		return nil, err
 	}
-	s := &Store{log: o.Logger, metrics: newMetrics(o.Metrics), turns: newTurns(), tidyEnded: make(chan struct{})}
+	s := &Store{log: o.Logger, metrics: newMetrics(o.Metrics), turns: newTurns(), patience: patience, tidyEnded: make(chan struct{})}
 	s.gatherer = newGatherer(s, o.Ungathered)
 	if s.owner, err = ownerPool(ctx, config, o); err != nil {
 		return nil, mapError("open pool", err, nil)

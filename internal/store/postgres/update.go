@@ -21,8 +21,8 @@ const (
 	attempts = 12
 	// quick is how many of them are made without waiting for a turn.
 	quick = 3
-	// resolveWait is how long the outcome of a commit is asked for.
-	resolveWait = 30 * time.Second
+	// patience is how long the outcome of a commit is asked for.
+	patience = 30 * time.Second
 )
 
 // errUnknown says that nobody could be asked what became of a commit.
@@ -154,7 +154,7 @@ func (t *tx) seal(ctx context.Context, steps []step) error {
 // the transaction would find its name taken, be it still on its way to the
 // server. One that is under way is waited for by the key itself.
 func (s *Store) resolve(ctx context.Context, tenant tenantKey, mark pgtype.UUID) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resolveWait)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.patience)
 	defer cancel()
 	for {
 		kept, err := s.claim(ctx, tenant, mark)
