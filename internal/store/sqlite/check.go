@@ -22,6 +22,14 @@ var agreements = []struct{ doing, broken, count string }{
 		SELECT count(*) FROM token_terms x WHERE NOT EXISTS (
 		  SELECT 1 FROM tokens t WHERE t.tenant_id = x.tenant_id AND t.id = x.id
 		    AND t.created_at = x.created_at AND t.group_id = x.group_id AND t.expires_at IS x.expires_at)`},
+	{"comparing the counters of search terms with the terms", "search terms whose counter differs from their tokens", `
+		SELECT count(*) FROM (SELECT 1 FROM (
+		  SELECT tenant_id, term, group_id, tokens AS n FROM token_term_counts
+		  UNION ALL
+		  SELECT tenant_id, term, group_id, -count(*) FROM token_terms AS x
+		    WHERE EXISTS (SELECT 1 FROM token_term_counts AS c WHERE c.tenant_id = x.tenant_id AND c.term = x.term)
+		    GROUP BY tenant_id, term, group_id
+		) GROUP BY tenant_id, term, group_id HAVING sum(n) <> 0)`},
 	{"comparing the log counters with the log", "kinds of log entries whose counter differs from their entries", `
 		SELECT count(*) FROM (SELECT 1 FROM (
 		  SELECT tenant_id, entity_type, entries AS n FROM log_counts

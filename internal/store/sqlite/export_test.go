@@ -110,3 +110,12 @@ func (s *Store) LimitGrowth(pages int) error {
 	_, err = s.writer.conn.number(context.Background(), fmt.Sprintf("PRAGMA max_page_count = %d", have+int64(pages)))
 	return err
 }
+
+// CountedTerms returns how many terms have counters.
+func (s *Store) CountedTerms(ctx context.Context) (n int64, err error) {
+	err = s.read(ctx, tenantKey{}, func(t *tx) (err error) {
+		n, err = t.conn.number(ctx, "SELECT count(*) FROM (SELECT DISTINCT tenant_id, term FROM token_term_counts)")
+		return err
+	})
+	return n, err
+}

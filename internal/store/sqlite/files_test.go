@@ -308,6 +308,7 @@ func countTokens(t testing.TB, s store.Store) (n int64) {
 func TestCheckFindsRowsThatDisagree(t *testing.T) {
 	for name, c := range map[string]struct{ damage, want string }{
 		"a counter":             {"UPDATE token_groups SET tokens = tokens + 1", "counter"},
+		"a term's counter":      {"INSERT INTO token_term_counts SELECT tenant_id, term, group_id, 7 FROM token_terms LIMIT 1", "terms whose counter"},
 		"a log counter":         {"UPDATE log_counts SET entries = 0", "counter"},
 		"a term is gone":        {"DELETE FROM token_terms WHERE id = (SELECT min(id) FROM token_terms)", "missing from their index"},
 		"a token is gone":       {"DELETE FROM tokens WHERE row_id = 3", "without their token"},

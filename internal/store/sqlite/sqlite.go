@@ -53,6 +53,9 @@ type Options struct {
 	// copied into the database in the background; WALHardBytes the one from
 	// which on commits wait for that. 0 means 8 and 64 MiB.
 	WALSoftBytes, WALHardBytes int64
+	// CommonTerm is how many tokens a search term has, about, when their number
+	// is kept instead of counted; 0 means 1000.
+	CommonTerm int
 	// VFS names another file layer of SQLite's, for tests that cut the power.
 	VFS string
 	// Ungrouped gives every update a commit of its own. It exists so that a
@@ -95,6 +98,9 @@ func Open(ctx context.Context, dir string, o Options) (_ *Store, err error) {
 	if o.WALHardBytes <= 0 {
 		o.WALHardBytes = 64 << 20
 	}
+	if o.CommonTerm <= 0 {
+		o.CommonTerm = commonTerm
+	}
 	if err := createFolder(dir); err != nil {
 		return nil, err
 	}
@@ -129,7 +135,12 @@ func Open(ctx context.Context, dir string, o Options) (_ *Store, err error) {
 	if o.Ungrouped {
 		group = 1
 	}
-	s.writer = newWriter(writing, group, s.checkpointer, m)
+	common, err := loadCommonTerms(ctx, writing, o.CommonTerm)
+	if err != nil {
+		_ = writing.close()
+		return nil, err
+	}
+	s.writer = newWriter(writing, group, common, s.checkpointer, m)
 	s.readers = make(chan *conn, o.Readers)
 	for range o.Readers {
 		c, err := connect(path, o, true, 4<<10, lockWait)

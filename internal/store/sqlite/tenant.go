@@ -55,24 +55,25 @@ func (t *tx) ReplaceTenant(_ context.Context, r store.Tenant) error {
 // tenantTables are emptied in this order when a tenant goes; its own row goes
 // last, so that a stopped deletion is found and finished. Log batches stay.
 var tenantTables = []string{
-	"keysets", "application_keys", "applications", "tokens", "token_terms", "token_groups", "marks",
+	"keysets", "application_keys", "applications", "tokens", "token_terms", "token_term_counts", "token_groups", "marks",
 	"log_unsealed", "log", "log_counts", "tenants",
 }
 
 // deletion removes a bounded number of rows of a table. Tables without row ids
 // are cut by their own keys.
 var deletion = map[string]string{
-	"keysets":          "(tenant_id, purpose) IN (SELECT tenant_id, purpose FROM keysets WHERE tenant_id = ?1 LIMIT ?2)",
-	"application_keys": "(tenant_id, hash) IN (SELECT tenant_id, hash FROM application_keys WHERE tenant_id = ?1 LIMIT ?2)",
-	"applications":     "(tenant_id, id) IN (SELECT tenant_id, id FROM applications WHERE tenant_id = ?1 LIMIT ?2)",
-	"token_terms":      "(tenant_id, term, created_at, id) IN (SELECT tenant_id, term, created_at, id FROM token_terms WHERE tenant_id = ?1 LIMIT ?2)",
-	"tokens":           "row_id IN (SELECT row_id FROM tokens WHERE tenant_id = ?1 LIMIT ?2)",
-	"token_groups":     "(tenant_id, group_id) IN (SELECT tenant_id, group_id FROM token_groups WHERE tenant_id = ?1 LIMIT ?2)",
-	"marks":            "(tenant_id, name) IN (SELECT tenant_id, name FROM marks WHERE tenant_id = ?1 LIMIT ?2)",
-	"log_unsealed":     "(tenant_id, created_at, id) IN (SELECT tenant_id, created_at, id FROM log_unsealed WHERE tenant_id = ?1 LIMIT ?2)",
-	"log":              "(tenant_id, created_at, id) IN (SELECT tenant_id, created_at, id FROM log WHERE tenant_id = ?1 LIMIT ?2)",
-	"log_counts":       "(tenant_id, entity_type) IN (SELECT tenant_id, entity_type FROM log_counts WHERE tenant_id = ?1 LIMIT ?2)",
-	"tenants":          "tenant_id IN (SELECT tenant_id FROM tenants WHERE tenant_id = ?1 LIMIT ?2)",
+	"keysets":           "(tenant_id, purpose) IN (SELECT tenant_id, purpose FROM keysets WHERE tenant_id = ?1 LIMIT ?2)",
+	"application_keys":  "(tenant_id, hash) IN (SELECT tenant_id, hash FROM application_keys WHERE tenant_id = ?1 LIMIT ?2)",
+	"applications":      "(tenant_id, id) IN (SELECT tenant_id, id FROM applications WHERE tenant_id = ?1 LIMIT ?2)",
+	"token_terms":       "(tenant_id, term, created_at, id) IN (SELECT tenant_id, term, created_at, id FROM token_terms WHERE tenant_id = ?1 LIMIT ?2)",
+	"token_term_counts": "(tenant_id, term, group_id) IN (SELECT tenant_id, term, group_id FROM token_term_counts WHERE tenant_id = ?1 LIMIT ?2)",
+	"tokens":            "row_id IN (SELECT row_id FROM tokens WHERE tenant_id = ?1 LIMIT ?2)",
+	"token_groups":      "(tenant_id, group_id) IN (SELECT tenant_id, group_id FROM token_groups WHERE tenant_id = ?1 LIMIT ?2)",
+	"marks":             "(tenant_id, name) IN (SELECT tenant_id, name FROM marks WHERE tenant_id = ?1 LIMIT ?2)",
+	"log_unsealed":      "(tenant_id, created_at, id) IN (SELECT tenant_id, created_at, id FROM log_unsealed WHERE tenant_id = ?1 LIMIT ?2)",
+	"log":               "(tenant_id, created_at, id) IN (SELECT tenant_id, created_at, id FROM log WHERE tenant_id = ?1 LIMIT ?2)",
+	"log_counts":        "(tenant_id, entity_type) IN (SELECT tenant_id, entity_type FROM log_counts WHERE tenant_id = ?1 LIMIT ?2)",
+	"tenants":           "tenant_id IN (SELECT tenant_id FROM tenants WHERE tenant_id = ?1 LIMIT ?2)",
 }
 
 func (t *tx) DeleteTenantRows(ctx context.Context, limit int) (more bool, err error) {
@@ -129,7 +130,7 @@ func (t *tx) deleteTokens(ctx context.Context, statement string, limit int64) (n
 	for _, r := range gone {
 		group, containers := groupOf(r.Type, r.Containers)
 		t.countToken(group, r.Type, containers, -1)
-		if err := t.deleteTerms(r); err != nil {
+		if err := t.deleteTerms(r, group); err != nil {
 			return 0, err
 		}
 	}

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"database/sql/driver"
@@ -118,18 +119,21 @@ func (t *tx) insertTerms(r store.Token, group groupKey) error {
 			term, int64(r.CreatedAt), r.ID, group[:], orNull(r.Expiry.At)); err != nil {
 			return t.fail(err)
 		}
+		t.countTerm(term, group, r.ID, 1)
 	}
 	return nil
 }
 
 // deleteTerms does not mind a term that is missing already: what is damaged
 // must still be possible to delete.
-func (t *tx) deleteTerms(r store.Token) error {
+func (t *tx) deleteTerms(r store.Token, group groupKey) error {
 	for _, term := range r.Terms {
-		if _, err := t.exec("DELETE FROM token_terms WHERE tenant_id = ? AND term = ? AND created_at = ? AND id = ?",
-			term, int64(r.CreatedAt), r.ID); err != nil {
+		n, err := t.exec("DELETE FROM token_terms WHERE tenant_id = ? AND term = ? AND created_at = ? AND id = ?",
+			term, int64(r.CreatedAt), r.ID)
+		if err != nil {
 			return t.fail(err)
 		}
+		t.countTerm(term, group, r.ID, -n)
 	}
 	return nil
 }
@@ -176,7 +180,7 @@ func (t *tx) ReplaceToken(ctx context.Context, r store.Token) error {
 	if before == group && old.Expiry.At == r.Expiry.At && slices.EqualFunc(old.Terms, r.Terms, bytes.Equal) {
 		return nil // its index rows stay as they are
 	}
-	if err := t.deleteTerms(old); err != nil {
+	if err := t.deleteTerms(old, before); err != nil {
 		return err
 	}
 	return t.insertTerms(r, group)
@@ -195,7 +199,7 @@ func (t *tx) DeleteToken(ctx context.Context, id string) error {
 	}
 	group, containers := groupOf(old.Type, old.Containers)
 	t.countToken(group, old.Type, containers, -1)
-	return t.deleteTerms(old)
+	return t.deleteTerms(old, group)
 }
 
 func (t *tx) countToken(group groupKey, kind, containers string, n int64) {
@@ -284,16 +288,15 @@ func (t *tx) source(ctx context.Context, f store.TokenFilter) (from string, args
 	if len(terms) > 1 {
 		// The rarer term drives: passing over the common one's rows costs
 		// hundreds of times as much.
-		const enough = 1000
 		sizes := make(map[string]int64, len(terms))
 		for _, term := range terms {
-			n, err := t.number(ctx, "SELECT count(*) FROM (SELECT 1 FROM token_terms WHERE tenant_id = ? AND term = ? LIMIT ?)", term, int64(enough))
+			n, err := t.termSize(ctx, term)
 			if err != nil {
 				return "", nil, err
 			}
 			sizes[string(term)] = n
 		}
-		slices.SortStableFunc(terms, func(a, b []byte) int { return int(sizes[string(a)] - sizes[string(b)]) })
+		slices.SortStableFunc(terms, func(a, b []byte) int { return cmp.Compare(sizes[string(a)], sizes[string(b)]) })
 	}
 	from = "token_terms AS x WHERE tenant_id = ?1 AND term = ?2"
 	args = []driver.Value{terms[0]}
@@ -455,6 +458,11 @@ func (t *tx) countByTerms(ctx context.Context, f store.TokenFilter) (n int64, er
 	groups, err := parseGroups(f.Groups)
 	if err != nil {
 		return 0, err
+	}
+	if len(f.Terms) == 1 {
+		if n, counted, err := t.countCommon(ctx, f.Terms[0], groups, f.Now); err != nil || counted {
+			return n, err
+		}
 	}
 	from, args, err := t.source(ctx, f)
 	if err != nil {

@@ -20,6 +20,11 @@ type tx struct {
 	// however many rows of a kind the transaction touches.
 	groups map[groupKey]*groupDelta
 	kinds  map[string]int64
+	// terms are changes of the counters of common terms, and maybeCommon the
+	// terms that may have become so. common is nil in a view.
+	terms       map[termKey]int64
+	maybeCommon map[string]bool
+	common      *commonTerms
 	// failed is an error after which nothing of the transaction may be kept,
 	// even if its function lets the error pass: SQLite may have rolled back by
 	// itself, so that what follows would be committed alone, or a write that
@@ -111,6 +116,9 @@ func (t *tx) with(args []driver.Value) []driver.Value {
 // flush writes the counters that the transaction has changed.
 func (t *tx) flush() error {
 	if err := t.flushGroups(); err != nil {
+		return err
+	}
+	if err := t.flushTerms(); err != nil {
 		return err
 	}
 	return t.flushKinds()

@@ -37,6 +37,7 @@ func (o outcome) kept() bool { return o.err == nil && o.panicked == nil }
 type writer struct {
 	conn         *conn
 	group        int // the most updates in one commit
+	common       *commonTerms
 	queue        chan *update
 	stopped      chan struct{}
 	checkpointer *checkpointer
@@ -47,9 +48,9 @@ type writer struct {
 	closed bool
 }
 
-func newWriter(c *conn, group int, k *checkpointer, m *metrics) *writer {
+func newWriter(c *conn, group int, common *commonTerms, k *checkpointer, m *metrics) *writer {
 	w := &writer{
-		conn: c, group: group, queue: make(chan *update, 4*maxGroup), stopped: make(chan struct{}),
+		conn: c, group: group, common: common, queue: make(chan *update, 4*maxGroup), stopped: make(chan struct{}),
 		checkpointer: k, metrics: m,
 	}
 	go w.run()
@@ -177,7 +178,7 @@ func (w *writer) transaction(group []*update) (_ []outcome, err error) {
 		if _, err := w.conn.exec("SAVEPOINT one"); err != nil {
 			return nil, err
 		}
-		t := &tx{conn: w.conn, tenant: u.tenant, writable: true}
+		t := &tx{conn: w.conn, tenant: u.tenant, writable: true, common: w.common}
 		outcomes[i] = apply(u, t)
 		if outcomes[i].kept() {
 			kept++

@@ -16,6 +16,7 @@ var listTests = []test{
 	{"ids come in the order asked", listByIDs},
 	{"no group means no token", noGroup},
 	{"a filter by more than a hundred groups", manyGroups},
+	{"terms that thousands of tokens have are counted rightly", commonTerm},
 	{"pages past the end and of no size are empty", oddPages},
 	{"a walk by position meets every row that stays exactly once", walkUnderChange},
 }

@@ -93,7 +93,7 @@ CREATE UNIQUE INDEX tokens_by_id ON tokens (tenant_id, id);
 CREATE INDEX tokens_by_time ON tokens (tenant_id, created_at, id, group_id, expires_at);
 CREATE INDEX tokens_by_group ON tokens (tenant_id, group_id, created_at, id, expires_at);
 CREATE INDEX tokens_by_expiry ON tokens (expires_at, tenant_id, id) WHERE expires_at IS NOT NULL;
-CREATE INDEX tokens_expiring ON tokens (tenant_id, expires_at, group_id) WHERE expires_at IS NOT NULL;
+CREATE INDEX tokens_expiring ON tokens (tenant_id, expires_at, group_id, created_at, id) WHERE expires_at IS NOT NULL;
 
 -- One row for each combination of type and containers, with the number of
 -- tokens in it: expired ones count until they are swept.
@@ -114,6 +114,16 @@ CREATE TABLE token_terms (
   group_id   BLOB NOT NULL,
   expires_at INTEGER,
   PRIMARY KEY (tenant_id, term, created_at, id)
+) WITHOUT ROWID, STRICT;
+
+-- How many tokens have a term, by group. Only terms that many tokens have are
+-- here, and those with all their groups; the others are counted when asked.
+CREATE TABLE token_term_counts (
+  tenant_id BLOB NOT NULL,
+  term      BLOB NOT NULL,
+  group_id  BLOB NOT NULL,
+  tokens    INTEGER NOT NULL,
+  PRIMARY KEY (tenant_id, term, group_id)
 ) WITHOUT ROWID, STRICT;
 
 CREATE TABLE log (
