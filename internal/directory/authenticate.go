@@ -52,16 +52,12 @@ func (s *Service) Authenticate(ctx context.Context, text secret.Text) (access.Ca
 	if subtle.ConstantTimeCompare(found.Hash, hash)&bound != 1 || kind.KeyKind() != k.Kind() {
 		return access.Caller{}, errUnknownKey
 	}
-	rules, err := openGrant(keys, a)
+	grant, err := s.grants.of(k.Tenant(), keys, a)
 	if err != nil {
-		return access.Caller{}, fmt.Errorf("open grant: %w", err)
+		return access.Caller{}, err
 	}
 	if !a.ExpiresAt.IsZero() && a.ExpiresAt <= store.At(s.now()) {
 		return access.Caller{}, errExpired
-	}
-	grant, err := access.NewGrant(a.Permissions, rules)
-	if err != nil {
-		return access.Caller{}, fmt.Errorf("read grant: %w", err)
 	}
 	return access.NewApplication(k.Tenant(), a.ID, kind, grant), nil
 }

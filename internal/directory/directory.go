@@ -34,6 +34,7 @@ type Service struct {
 	environment string
 	seal        func(ctx context.Context, tenant string) error
 	random      io.Reader
+	grants      grants
 }
 
 // New returns a service. environment is the word that its keys carry; seal
