@@ -49,6 +49,7 @@ type Options struct {
 	Routes   []httpapi.Route
 	KeyCache time.Duration
 	Listener net.Listener // default: one on a free port
+	StoreURL string       // of a database; default: what the environment chooses
 }
 
 // Start starts a server and waits until it is ready.
@@ -63,7 +64,7 @@ func Start(t testing.TB, o Options) *Server {
 	for name, value := range o.Settings {
 		settings[name] = value
 	}
-	conf, err := config.Load("", storeOf(t, o.Data), settings)
+	conf, err := config.Load("", storeOf(t, o), settings)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,16 +107,19 @@ const storeVariable = "TOKENKEEP_TEST_STORE"
 // databases remembers the database of each data folder, for those that start again.
 var databases sync.Map
 
-// storeOf returns the variables that choose the store of a data folder.
-func storeOf(t testing.TB, data string) []string {
+// storeOf returns the variables that choose the store of a server.
+func storeOf(t testing.TB, o Options) []string {
 	t.Helper()
-	if os.Getenv(storeVariable) != "postgres" {
+	switch {
+	case o.StoreURL != "":
+		return []string{"TOKENKEEP_STORE_URL=" + o.StoreURL}
+	case os.Getenv(storeVariable) != "postgres":
 		return nil
 	}
-	url, there := databases.Load(data)
+	url, there := databases.Load(o.Data)
 	if !there {
 		url = pgtest.Database(t)
-		databases.Store(data, url)
+		databases.Store(o.Data, url)
 	}
 	return []string{"TOKENKEEP_STORE_URL=" + url.(string)}
 }

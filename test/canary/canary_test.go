@@ -36,8 +36,8 @@ type garden struct {
 
 var tokenPermissions = []string{"token:create", "token:read", "token:update", "token:delete", "token:search", "token:use"}
 
-func newGarden(t *testing.T) *garden {
-	g := &garden{plants: &plants{t: t}, Server: keeptest.Start(t, keeptest.Options{})}
+func newGarden(t *testing.T, o keeptest.Options) *garden {
+	g := &garden{plants: &plants{t: t}, Server: keeptest.Start(t, o)}
 	made := g.Tenant(t)
 	g.tenant, g.management = made.Tenant.ID, made.Application.Key
 	private := func(container, transform string) string {
@@ -276,7 +276,7 @@ func filled(path, value string) string {
 }
 
 func TestPlantedValuesAreNowhere(t *testing.T) {
-	g := newGarden(t)
+	g := newGarden(t, keeptest.Options{})
 	// The control stands in clear, where clear text is allowed: in a name.
 	control := "control " + g.text("control")
 	g.values, g.where = g.values[:len(g.values)-1], g.where[:len(g.where)-1]
