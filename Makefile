@@ -46,11 +46,11 @@ postgres:
 
 .PHONY: unit
 unit: postgres ## Run the tests as 'go test ./...' does, those on PostgreSQL included
-	TOKENKEEP_TEST_POSTGRES=required go test ./...
+	KEEPTEST_POSTGRES=required go test ./...
 
 .PHONY: both
 both: postgres ## Run the tests that know no store once more, on PostgreSQL
-	TOKENKEEP_TEST_POSTGRES=required TOKENKEEP_TEST_STORE=postgres go test ./internal/token ./test/contract ./test/matrix ./test/openapi ./test/parallel ./test/rotation
+	KEEPTEST_POSTGRES=required KEEPTEST_STORE=postgres go test ./internal/token ./test/contract ./test/matrix ./test/openapi ./test/parallel ./test/rotation
 
 .PHONY: race
 race: postgres ## Run the tests under the race detector, crash tests in their short form

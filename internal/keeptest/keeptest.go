@@ -102,7 +102,7 @@ func Start(t testing.TB, o Options) *Server {
 
 // storeVariable chooses the store of all servers that tests start: "postgres"
 // is a database of PostgreSQL for each data folder, anything else SQLite.
-const storeVariable = "TOKENKEEP_TEST_STORE"
+const storeVariable = "KEEPTEST_STORE"
 
 // databases remembers the database of each data folder, for those that start again.
 var databases sync.Map

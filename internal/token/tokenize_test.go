@@ -110,7 +110,7 @@ func TestASingleRequestIsAnsweredWithASingleToken(t *testing.T) {
 		t.Errorf("a list of one card = %s, want no mask", text(one))
 	}
 	red := w.mustTokenize(w.redacting(), `{"type":"card","data":{"number":"`+visa+`"}}`)
-	if strings.Contains(text(red), "4242") {
+	if strings.Contains(text(red), visa) || strings.Contains(text(red), `"data":`) || strings.Contains(text(red), `"last4"`) {
 		t.Errorf("under a rule that redacts, tokenize shows %s", text(red))
 	}
 	if plain := w.mustTokenize(w.revealing(), `"x"`); plain.Kind() != jsonvalue.String {
@@ -206,7 +206,7 @@ func TestDetokenize(t *testing.T) {
 		}
 	}
 	redacted, err := w.tokens.Detokenize(t.Context(), w.redacting(), parse(t, `"{{ token: card }}"`))
-	if err != nil || strings.Contains(text(redacted), "4242") {
+	if err != nil || strings.Contains(text(redacted), visa) || strings.Contains(text(redacted), `"data":`) || strings.Contains(text(redacted), `"card":{`) {
 		t.Errorf("a redacted token as a whole = %s, %v", text(redacted), err)
 	}
 	for _, test := range []struct {

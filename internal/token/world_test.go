@@ -68,7 +68,7 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Run(m)) }
 // database of PostgreSQL, or files in dir.
 func openStore(t testing.TB, dir string) (store.Store, error) {
 	t.Helper()
-	if os.Getenv("TOKENKEEP_TEST_STORE") == "postgres" {
+	if os.Getenv("KEEPTEST_STORE") == "postgres" {
 		return postgres.Open(t.Context(), pgtest.Database(t), postgres.Options{Connections: 8})
 	}
 	return sqlite.Open(t.Context(), dir, sqlite.Options{})

@@ -33,7 +33,7 @@ const (
 // keyCache is longer than a request takes: a rotation waits for those under
 // way no longer than that. A request on PostgreSQL takes several round trips.
 func keyCache() time.Duration {
-	if os.Getenv("TOKENKEEP_TEST_STORE") == "postgres" {
+	if os.Getenv("KEEPTEST_STORE") == "postgres" {
 		return 150 * time.Millisecond
 	}
 	return 10 * time.Millisecond
@@ -226,7 +226,7 @@ func (h *house) nothingIsLeft(tenant string, before admin.KeyStatus, keys []stri
 	if err := h.server.Stop(); err != nil {
 		h.t.Fatal(err)
 	}
-	if os.Getenv("TOKENKEEP_TEST_STORE") != "postgres" {
+	if os.Getenv("KEEPTEST_STORE") != "postgres" {
 		h.sealedWith(tenant, now.Keys[0].ID)
 	}
 	h.open()

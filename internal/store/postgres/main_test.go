@@ -10,7 +10,7 @@ import (
 
 // writerVariable makes this binary a second process that writes to the
 // database of that URL.
-const writerVariable = "TOKENKEEP_TEST_WRITER"
+const writerVariable = "KEEPTEST_WRITER"
 
 func TestMain(m *testing.M) {
 	if url := os.Getenv(writerVariable); url != "" {

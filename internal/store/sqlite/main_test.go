@@ -9,7 +9,7 @@ import (
 
 // A test that needs a second process runs this binary again, with one of these
 // roles and the folder of a store.
-const roleVariable, folderVariable = "TOKENKEEP_TEST_ROLE", "TOKENKEEP_TEST_FOLDER"
+const roleVariable, folderVariable = "KEEPTEST_ROLE", "KEEPTEST_FOLDER"
 
 var roles = map[string]func(dir string) error{
 	"open":  openOnce,

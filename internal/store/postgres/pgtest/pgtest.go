@@ -29,7 +29,7 @@ import (
 
 // requiredVariable says, with the value "required", that a missing PostgreSQL
 // fails the tests instead of skipping them.
-const requiredVariable = "TOKENKEEP_TEST_POSTGRES"
+const requiredVariable = "KEEPTEST_POSTGRES"
 
 // errNoPostgres says that no server was found to run.
 var errNoPostgres = errors.New("no PostgreSQL found in PATH or /usr/lib/postgresql: 'make postgres' installs it")
