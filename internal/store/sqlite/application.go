@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
@@ -122,15 +123,28 @@ func (t *tx) Keys(ctx context.Context, applicationID string) ([]store.Key, error
 	return list, err
 }
 
+// keyByHash is one statement, because every request begins with it.
+var keyByHash = `
+	SELECT ` + qualified("k", keyColumns) + `, ` + qualified("a", applicationColumns) + `
+	FROM application_keys AS k CROSS JOIN applications AS a
+	WHERE k.tenant_id = ?1 AND k.hash = ?2 AND a.tenant_id = ?1 AND a.id = k.application_id`
+
 func (t *tx) KeyByHash(ctx context.Context, hash []byte) (k store.Key, a store.Application, err error) {
-	err = t.one(ctx, "SELECT "+keyColumns+" FROM application_keys WHERE tenant_id = ? AND hash = ?", []driver.Value{hash},
-		func(row []driver.Value) error { k = scanKey(row); return nil })
-	if err == nil {
-		a, err = t.Application(ctx, k.ApplicationID)
-	}
+	err = t.one(ctx, keyByHash, []driver.Value{hash},
+		func(row []driver.Value) (err error) {
+			const columns = 7 // of the key
+			k = scanKey(row)
+			a, err = scanApplication(row[columns:])
+			return err
+		})
 	return k, a, err
 }
 
 func (t *tx) DeleteKey(_ context.Context, applicationID, id string) error {
 	return t.changeOne(store.ErrNotFound, "DELETE FROM application_keys WHERE tenant_id = ? AND application_id = ? AND id = ?", applicationID, id)
+}
+
+// qualified puts the name of a table before each column of a list.
+func qualified(table, columns string) string {
+	return table + "." + strings.ReplaceAll(columns, ", ", ", "+table+".")
 }
