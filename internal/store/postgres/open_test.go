@@ -305,6 +305,40 @@ func TestDestroyedKeysLeaveNoBytes(t *testing.T) {
 	}
 }
 
+// TestADumpLeavesEpochKeysOut runs the command that the operators' page gives.
+func TestADumpLeavesEpochKeysOut(t *testing.T) {
+	cluster := pgtest.Start(t, pgtest.Options{NoSync: true})
+	database := cluster.Database(t)
+	s := open(t, database, postgres.Options{})
+	ctx := t.Context()
+	if _, err := s.EpochKeys().AddEpochKey(ctx, tenantA, 1, []byte("an epoch key")); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Update(ctx, tenantA, func(tx store.Tx) error {
+		return tx.PutKeyset(ctx, store.Keyset{Purpose: "data", Wrapped: []byte("a keyset"), Version: 1})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	const option = "--exclude-table-data=tokenkeep.epoch_keys"
+	for _, c := range []struct {
+		options []string
+		want    bool
+	}{{nil, true}, {[]string{option}, false}} {
+		dump, err := cluster.Command("pg_dump", inURL(database), c.options...).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		has := func(text string) bool { return bytes.Contains(dump, fmt.Appendf(nil, "%x", text)) }
+		if has("an epoch key") != c.want || !has("a keyset") {
+			t.Errorf("pg_dump with %q: epoch keys in it: %t, keysets: %t; want %t and true", c.options, has("an epoch key"), has("a keyset"), c.want)
+		}
+	}
+	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "operations.md"))
+	if err != nil || !bytes.Contains(page, []byte(option)) {
+		t.Errorf("the operators' page does not have the option %s: %v", option, err)
+	}
+}
+
 // TestEpochKeysOutliveACrashByChoice stops the database hard.
 func TestEpochKeysOutliveACrashByChoice(t *testing.T) {
 	for _, logged := range []bool{false, true} {
