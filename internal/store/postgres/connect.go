@@ -20,6 +20,7 @@ const (
 	connectWait   = 5 * time.Second  // to reach the server
 	statementWait = 10 * time.Second // for a statement
 	lockWait      = 5 * time.Second  // for a lock, which is part of that
+	scrubWait     = 200 * time.Millisecond
 	idleWait      = 30 * time.Second // for the next statement of a transaction
 	answerWait    = 20 * time.Second // for all answers of one round trip
 )
@@ -60,6 +61,7 @@ func parseURL(url string) (*pgxpool.Config, error) {
 		return nil, errors.New("postgres: the database URL cannot be read")
 	}
 	c.ConnConfig.ConnectTimeout = connectWait
+	c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement // which pipelines need, whatever the URL says
 	c.ConnConfig.RuntimeParams["application_name"] = "tokenkeep"
 	return c, nil
 }

@@ -96,7 +96,7 @@ func (e epochKeys) ReplaceEpochKey(ctx context.Context, tenant string, epoch int
 	if err := checkWrapped(wrapped); err != nil {
 		return err
 	}
-	e.store.unscrubbed.Store(true)
+	e.store.staleEpochKeys.Store(true)
 	var n int64
 	err := e.run(ctx, tenant, step{doing: "replace epoch key", text: "UPDATE epoch_keys SET wrapped = $3 WHERE tenant_id = $1 AND epoch = $2", args: []any{epoch, wrapped}, changed: &n})
 	if err == nil && n == 0 {
@@ -122,16 +122,18 @@ func (e epochKeys) EpochKeyList(ctx context.Context, tenant string) (epochs []in
 
 // DestroyEpochKeys removes the rows; their bytes go when tidy rewrites the table.
 func (e epochKeys) DestroyEpochKeys(ctx context.Context, before int64) (n int, err error) {
-	e.store.unscrubbed.Store(true)
 	err = e.store.asOwner(ctx, "destroy epoch keys", func(pool *pgxpool.Pool) error {
 		tag, err := pool.Exec(ctx, "DELETE FROM epoch_keys WHERE epoch < $1", before)
 		n = int(tag.RowsAffected())
 		return err
 	})
+	if n > 0 || err != nil {
+		e.store.staleEpochKeys.Store(true)
+	}
 	return n, err
 }
 
 func (e epochKeys) DestroyTenantEpochKeys(ctx context.Context, tenant string) error {
-	e.store.unscrubbed.Store(true)
+	e.store.staleEpochKeys.Store(true)
 	return e.run(ctx, tenant, step{doing: "destroy epoch keys", text: "DELETE FROM epoch_keys WHERE tenant_id = $1"})
 }

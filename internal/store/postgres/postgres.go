@@ -65,8 +65,8 @@ type Store struct {
 	turns    turns
 	patience time.Duration // with a commit that is not answered
 	failing  atomic.Bool   // the last update was refused, say for a full disk
-	// unscrubbed says that tables of keys may hold bytes of what was destroyed.
-	unscrubbed atomic.Bool
+	// These say that a table may hold bytes of what was destroyed.
+	staleKeysets, staleEpochKeys atomic.Bool
 
 	mu        sync.Mutex // guards closed against running.Add
 	closed    bool

@@ -79,7 +79,7 @@ func (r *rows) countEntry(kind string, n int64) {
 func (r *rows) inserts() (steps []step) {
 	if len(r.tokens) > 0 {
 		steps = append(steps, insertTokens(r.tokens))
-		if terms, any := insertTerms(r.tokens); any {
+		if terms, some := insertTerms(r.tokens); some {
 			steps = append(steps, terms)
 		}
 	}
@@ -112,7 +112,7 @@ func insertTokens(tokens []tokenRow) step {
 		args: []any{ids, groups, kinds, containers, data, details, shortLived, terms, expires, offsets, makers, made, changers, changed, versions}}
 }
 
-func insertTerms(tokens []tokenRow) (_ step, any_ bool) {
+func insertTerms(tokens []tokenRow) (_ step, some bool) {
 	var (
 		terms   [][]byte
 		made    []int64

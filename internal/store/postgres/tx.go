@@ -59,8 +59,8 @@ type tx struct {
 	seen map[string]store.Token
 	// sent says that writes have been sent without the commit.
 	sent bool
-	// scrub asks for the tables of keys to be rewritten after the commit,
-	// because they hold copies of what the transaction destroyed.
+	// scrub asks for the table of keysets to be rewritten after the commit,
+	// because it holds copies of what the transaction destroyed.
 	scrub bool
 
 	ended bool

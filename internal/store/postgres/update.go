@@ -122,7 +122,7 @@ func (t *tx) commit(ctx context.Context) error {
 	}
 	err := t.seal(ctx, steps)
 	if t.scrub {
-		t.store.unscrubbed.Store(true)
+		t.store.staleKeysets.Store(true)
 	}
 	return err
 }
