@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"flag"
 	"maps"
 	"slices"
 	"strings"
@@ -77,6 +78,7 @@ func (r *recorder) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndDa
 // TestSuite runs the suite, and then looks at every statement that its requests
 // have sent: each must name the tenant.
 func TestSuite(t *testing.T) {
+	pgtest.Database(t) // without PostgreSQL there is nothing to look at
 	var sent recorder
 	storetest.Run(t, func(t *testing.T) (store.Store, func() store.Store) {
 		url := pgtest.Database(t)
@@ -84,7 +86,7 @@ func TestSuite(t *testing.T) {
 		return open(), open
 	})
 	statements := sent.read()
-	if len(statements) < 60 && !t.Skipped() {
+	if part := strings.Contains(flag.Lookup("test.run").Value.String(), "/"); len(statements) < 60 && !part {
 		t.Errorf("only %d statements were recorded", len(statements))
 	}
 	for _, text := range statements {
