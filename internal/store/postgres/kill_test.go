@@ -68,19 +68,21 @@ func TestADatabaseThatStopsHardLosesNothing(t *testing.T) {
 		})
 	}
 	var longest time.Duration
-	for round := range rounds() {
+	done := 0
+	// On a machine that is busy with other things, recovery alone takes a second.
+	for begun := time.Now(); done < rounds() && (done < 20 || time.Since(begun) < time.Minute); done++ {
 		time.Sleep(time.Duration(20+random.IntN(150)) * time.Millisecond)
-		if round%2 == 0 {
+		if done%2 == 0 {
 			cluster.Kill()
 		} else {
 			cluster.Quit()
 		}
 		if err := cluster.Restart(); err != nil {
-			t.Fatalf("round %d: %v", round, err)
+			t.Fatalf("round %d: %v", done, err)
 		}
 		took, err := served(t.Context(), s)
 		if err != nil {
-			t.Fatalf("round %d: %v after the database's return, an update still fails: %v", round, took, err)
+			t.Fatalf("round %d: %v after the database's return, an update still fails: %v", done, took, err)
 		}
 		longest = max(longest, took)
 	}
@@ -93,9 +95,9 @@ func TestADatabaseThatStopsHardLosesNothing(t *testing.T) {
 	for _, e := range told.read() {
 		counts[e.what]++
 	}
-	t.Logf("%d rounds, %v; %v outcomes were asked for; served again after at most %v", rounds(), counts, metric(t, registry, "tokenkeep_store_unanswered_commits_total"), longest)
-	if counts[kept] < 10*rounds() {
-		t.Errorf("only %d inserts were acknowledged in %d rounds", counts[kept], rounds())
+	t.Logf("%d rounds, %v; %v outcomes were asked for; served again after at most %v", done, counts, metric(t, registry, "tokenkeep_store_unanswered_commits_total"), longest)
+	if counts[kept] < 10*done {
+		t.Errorf("only %d inserts were acknowledged in %d rounds", counts[kept], done)
 	}
 }
 

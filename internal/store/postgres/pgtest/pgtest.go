@@ -1,8 +1,8 @@
 // Package pgtest runs a private PostgreSQL for tests.
 //
 // It promises a cluster of its own in a temporary folder, reached through a
-// socket in that folder alone, that is gone when the test binary ends, however
-// it ends. It never touches a database that it did not make, and it is used by
+// socket in that folder alone, whose server ends with the test binary, on Linux
+// also when that is killed; then its folder stays behind. It never touches a database that it did not make, and it is used by
 // tests alone.
 package pgtest
 
