@@ -36,7 +36,7 @@ func cutPower(t *testing.T, cuts int) {
 	s := open(t, dir, sqlite.Options{VFS: recorder.Name(), Readers: 1, WALSoftBytes: 64 << 10, WALHardBytes: 192 << 10})
 	var told ledger
 	var writers sync.WaitGroup
-	allowed := make(chan struct{}, 24) // changes before the next cut
+	allowed := make(chan struct{}) // changes, until the next cut
 	for range 6 {
 		writers.Go(func() {
 			next := func() bool { _, ok := <-allowed; return ok }
@@ -50,11 +50,10 @@ func cutPower(t *testing.T, cuts int) {
 	stop := sync.OnceFunc(func() { close(allowed); writers.Wait() })
 	t.Cleanup(stop)
 	for i := range cuts {
-		for len(allowed) < cap(allowed) {
-			allowed <- struct{}{}
-		}
+		pause := feed(allowed)
 		var events []event
 		disk := recorder.CutAfter(random.IntN(60), func() { events = told.read() })
+		pause()
 		loss := powercut.Losses[i%len(powercut.Losses)]
 		if err := verifyCut(t, disk.Write(t, loss, random), events); err != nil {
 			t.Fatalf("cut %d of seed %d, losing %s: %v", i, seed, loss, err)
@@ -67,6 +66,23 @@ func cutPower(t *testing.T, cuts int) {
 	if len(told.read()) < cuts {
 		t.Errorf("only %d changes were acknowledged", len(told.read()))
 	}
+}
+
+// feed allows changes until pause is called: while a cut is looked at, the
+// workload rests, so that stores stay small.
+func feed(allowed chan<- struct{}) (pause func()) {
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case allowed <- struct{}{}:
+			case <-stop:
+				return
+			}
+		}
+	}()
+	return func() { close(stop); <-stopped }
 }
 
 // verifyCut opens what a power cut left, without the recorder.
