@@ -62,6 +62,9 @@ func (s *Service) page(ctx context.Context, c access.Caller, perm access.Permiss
 		if total, err = sel.count(ctx, tx); err != nil {
 			return nil, err
 		}
+		if int64(p.Offset) >= total {
+			return nil, nil // to find that out by the index takes all of it
+		}
 		return sel.page(ctx, tx, p)
 	})
 	return list, total, err
