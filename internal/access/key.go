@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/tokenkeep/tokenkeep/internal/base58"
+	"github.com/tokenkeep/tokenkeep/internal/luhn"
 	"github.com/tokenkeep/tokenkeep/internal/secret"
 )
 
@@ -120,8 +121,16 @@ func (k Key) Text() secret.Text { return k.text }
 // Prefix returns the first characters, by which people tell keys apart.
 func (k Key) Prefix() string { return k.prefix }
 
-// NewID returns a fresh id for a resource, a UUID of version 4.
-func NewID() string { return uuid.NewString() }
+// NewID returns a fresh id for a resource or a trace, a UUID of version 4. Its
+// digits never make a card number, with the dashes or without: ids are written
+// where card numbers are searched for and left out.
+func NewID() string {
+	for {
+		if id := uuid.NewString(); !luhn.HasCard(strings.ReplaceAll(id, "-", "")) {
+			return id
+		}
+	}
+}
 
 func prefixOf(text string) string { return text[:len(text)-secretWidth+secretShown] }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/luhn"
 	"github.com/tokenkeep/tokenkeep/internal/secret"
 )
 
@@ -231,4 +232,13 @@ func FuzzParseKey(f *testing.F) {
 			t.Fatalf("ParseKey(%q) names %s, which is written otherwise", text, k.Tenant())
 		}
 	})
+}
+
+// One UUID in 80 holds a card number once their dashes are gone.
+func TestNewIDIsNeverTakenForACardNumber(t *testing.T) {
+	for range 2000 {
+		if id := access.NewID(); luhn.HasCard(strings.ReplaceAll(id, "-", "")) {
+			t.Fatalf("NewID gave %q", id)
+		}
+	}
 }

@@ -1,8 +1,6 @@
 package httpapi
 
 import (
-	"crypto/rand"
-	"fmt"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -85,18 +83,7 @@ func traceOf(values []string) string {
 		!luhn.HasCard(values[0]) {
 		return values[0]
 	}
-	for {
-		var b [16]byte
-		_, _ = rand.Read(b[:]) // never fails
-		b[6] = b[6]&0x0f | 0x40
-		b[8] = b[8]&0x3f | 0x80
-		// The last group of a UUID may be twelve digits, and those a card
-		// number for whoever reads the id next.
-		id := fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
-		if !luhn.HasCard(id) {
-			return id
-		}
-	}
+	return access.NewID()
 }
 
 // clientAddr returns the address of the client. X-Forwarded-For is read from

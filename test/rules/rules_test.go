@@ -45,7 +45,7 @@ var mayImport = map[string][]string{
 	"internal/directory": {"internal/access", "internal/audit", "internal/fault", "internal/keyring", "internal/secret", "internal/store"},
 	"internal/audit":     {"internal/access", "internal/fault", "internal/keyring", "internal/store"},
 
-	"internal/access":            {"api", "internal/base58", "internal/fault", "internal/secret"},
+	"internal/access":            {"api", "internal/base58", "internal/fault", "internal/luhn", "internal/secret"},
 	"internal/access/accesstest": {"internal/access", "internal/fault"},
 	"internal/keyring":           {"internal/secret", "internal/store"},
 	"internal/keyring/kmstest":   {"internal/keyring"},
