@@ -81,6 +81,8 @@ type Tx interface {
 	ApplicationRows
 	KeysetRows
 	TokenRows
+	SessionRows
+	ParcelRows
 	LogRows
 }
 
@@ -94,6 +96,18 @@ type AllTenants interface {
 	// ExpiredTokens returns up to limit tokens whose expiry is at or before
 	// now, longest expired first.
 	ExpiredTokens(ctx context.Context, now Time, limit int) ([]TokenRef, error)
+
+	// ExpiredSessions returns up to limit sessions whose expiry is at or before
+	// now, longest expired first.
+	ExpiredSessions(ctx context.Context, now Time, limit int) ([]SessionRef, error)
+
+	// ExpiredParcels returns up to limit parcels whose expiry is at or before
+	// now, longest expired first.
+	ExpiredParcels(ctx context.Context, now Time, limit int) ([]ParcelRef, error)
+
+	// DueParcels returns up to limit parcels that want attention since now or
+	// before, those that have waited longest first.
+	DueParcels(ctx context.Context, now Time, limit int) ([]ParcelRef, error)
 
 	// UnsealedTenants returns up to limit tenants that have log entries waiting
 	// for a batch, in the order of their ids, from the one behind after. Its

@@ -86,8 +86,10 @@ type Page struct {
 }
 
 // Position is the place of a row in a list. Rows that come or go elsewhere do
-// not move it.
+// not move it. Kind is for lists of several kinds, which have ids of their own
+// and come kind by kind; elsewhere it is empty.
 type Position struct {
 	CreatedAt Time
 	ID        string
+	Kind      string `json:",omitempty"`
 }

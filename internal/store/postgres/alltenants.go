@@ -76,6 +76,34 @@ func (a allTenants) ExpiredTokens(ctx context.Context, now store.Time, limit int
 		})
 }
 
+func (a allTenants) ExpiredSessions(ctx context.Context, now store.Time, limit int) ([]store.SessionRef, error) {
+	return across(ctx, a.store, "find expired sessions",
+		"SELECT tenant_id, id FROM sessions WHERE expires_at + 0 <= $1 ORDER BY expires_at + 0 LIMIT $2", []any{int64(now), limit},
+		func(row pgx.Rows) (r store.SessionRef, err error) {
+			var id pgtype.UUID
+			err = row.Scan(&id, &r.ID)
+			r.Tenant = uuid.UUID(id.Bytes).String()
+			return r, err
+		})
+}
+
+func scanParcelRef(row pgx.Rows) (r store.ParcelRef, err error) {
+	var id pgtype.UUID
+	err = row.Scan(&id, &r.Kind, &r.ID)
+	r.Tenant = uuid.UUID(id.Bytes).String()
+	return r, err
+}
+
+func (a allTenants) ExpiredParcels(ctx context.Context, now store.Time, limit int) ([]store.ParcelRef, error) {
+	return across(ctx, a.store, "find expired parcels",
+		"SELECT tenant_id, kind, id FROM parcels WHERE expires_at + 0 <= $1 ORDER BY expires_at + 0 LIMIT $2", []any{int64(now), limit}, scanParcelRef)
+}
+
+func (a allTenants) DueParcels(ctx context.Context, now store.Time, limit int) ([]store.ParcelRef, error) {
+	return across(ctx, a.store, "find due parcels",
+		"SELECT tenant_id, kind, id FROM parcels WHERE due_at + 0 <= $1 ORDER BY due_at + 0 LIMIT $2", []any{int64(now), limit}, scanParcelRef)
+}
+
 // UnsealedTenants seeks from tenant to tenant in the key of the queue.
 func (a allTenants) UnsealedTenants(ctx context.Context, after string, limit int) ([]string, error) {
 	from, err := behindTenant(after)

@@ -50,6 +50,10 @@ func mapError(doing string, err, taken error) error {
 		if meaning = taken; taken == nil {
 			meaning = store.ErrExists
 		}
+	case pe.Code == "2201F", pe.Code == "2201E": // a root or a logarithm of what is missing: see parcelRows
+		if meaning = store.ErrNotFound; pe.Code == "2201E" {
+			meaning = store.ErrConflict
+		}
 	case pe.Code == "40001", pe.Code == "40P01": // serialization_failure, deadlock_detected
 		return errAgain
 	case pe.Code == "55P03", pe.Code == "25006": // lock_not_available, read_only_sql_transaction

@@ -61,8 +61,5 @@ func (s *Store) Impatient(d time.Duration) { s.patience = d }
 // Tidy does what is done every minute.
 func (s *Store) Tidy(ctx context.Context) error { return s.tidyOnce(ctx) }
 
-// Migrations returns how many migrations there are.
-func Migrations() (int, error) {
-	texts, err := migrations()
-	return len(texts), err
-}
+// Migrations returns the texts of the migrations.
+func Migrations() ([]string, error) { return migrations() }

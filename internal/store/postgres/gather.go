@@ -16,7 +16,7 @@ const (
 	maxGroupBytes = 4 << 20
 )
 
-// gatherer commits the rows of updates that only insert: those that wait while
+// gatherer commits the rows of updates that read nothing: those that wait while
 // others of their tenant are being committed share the next commit. There is
 // no goroutine of its own: one of those who wait does it for all.
 type gatherer struct {
@@ -146,12 +146,12 @@ func (g *gatherer) handOver(tenant tenantKey) {
 	group[0].turn <- turn{group: group}
 }
 
-// commitRows inserts rows in a transaction of its own.
+// commitRows writes rows in a transaction of its own.
 func (s *Store) commitRows(ctx context.Context, tenant tenantKey, r *rows) error {
 	t := &tx{store: s, tenant: tenant, begin: beginUpdate}
 	defer t.end()
 	if err := t.connect(ctx); err != nil {
 		return err
 	}
-	return t.seal(ctx, append(r.inserts(), r.counters(slotOf(t.conn.Conn().PgConn()))...))
+	return t.seal(ctx, append(r.statements(), r.counters(slotOf(t.conn.Conn().PgConn()))...))
 }

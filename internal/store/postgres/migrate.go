@@ -23,8 +23,8 @@ const oldest = 14
 // tenantTables are emptied in this order when a tenant goes; its own row goes
 // last, so that a stopped deletion is found and finished. Log batches stay.
 var tenantTables = []string{
-	"keysets", "application_keys", "applications", "tokens", "token_terms", "token_groups", "marks",
-	"log_unsealed", "log", "log_counts", "tenants",
+	"keysets", "application_keys", "applications", "tokens", "token_terms", "token_groups",
+	"sessions", "parcels", "marks", "log_unsealed", "log", "log_counts", "tenants",
 }
 
 // requestTables are what the role of requests may read and change.

@@ -100,6 +100,41 @@ func random(n int) string {
 	return b.String()
 }
 
+// TestAnOlderStoreIsBroughtUpToDate begins with what each earlier release left.
+func TestAnOlderStoreIsBroughtUpToDate(t *testing.T) {
+	texts, err := postgres.Migrations()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := 1; n < len(texts); n++ {
+		database := pgtest.Database(t)
+		administer(t, database, "CREATE SCHEMA tokenkeep", `CREATE TABLE tokenkeep.installation (name text COLLATE "C" NOT NULL PRIMARY KEY, value bytea NOT NULL)`)
+		administer(t, database+"&search_path=tokenkeep", texts[:n]...)
+		administer(t, database, fmt.Sprintf("INSERT INTO tokenkeep.installation VALUES ('schema', '%d')", n),
+			"INSERT INTO tokenkeep.marks VALUES ('"+tenantA+"', 'kept', 'value')")
+		s := open(t, database, postgres.Options{})
+		fill(t, s, tenantB)
+		tables, _ := postgres.Tables()
+		for _, table := range tables {
+			if rows, err := s.AsTenant(t.Context(), tenantB, "SELECT 1 FROM "+table); rows == 0 || err != nil {
+				t.Errorf("from number %d: a request sees %d rows of %s, error %v; want some", n, rows, table, err)
+			}
+		}
+		if err := s.View(t.Context(), tenantA, func(tx store.Tx) error {
+			value, err := tx.Mark(t.Context(), "kept")
+			if string(value) != "value" {
+				t.Errorf("from number %d: the mark is %q, want it kept", n, value)
+			}
+			return err
+		}); err != nil {
+			t.Error(err)
+		}
+		if found, err := s.Check(t.Context(), nil); len(found) > 0 || err != nil {
+			t.Errorf("from number %d: Check: got %q, error %v; want nothing", n, found, err)
+		}
+	}
+}
+
 func TestAServerOpensWhatItKnows(t *testing.T) {
 	known, err := postgres.Migrations()
 	if err != nil {
@@ -110,7 +145,7 @@ func TestAServerOpensWhatItKnows(t *testing.T) {
 		want   error
 	}{
 		"a schema of this release": {nil, nil},
-		"a newer schema":           {[]string{fmt.Sprintf("UPDATE tokenkeep.installation SET value = '%d' WHERE name = 'schema'", known+1)}, store.ErrNewerSchema},
+		"a newer schema":           {[]string{fmt.Sprintf("UPDATE tokenkeep.installation SET value = '%d' WHERE name = 'schema'", len(known)+1)}, store.ErrNewerSchema},
 		"a number that is none":    {[]string{"UPDATE tokenkeep.installation SET value = 'x' WHERE name = 'schema'"}, store.ErrDamaged},
 		"no number":                {[]string{"DELETE FROM tokenkeep.installation WHERE name = 'schema'"}, store.ErrDamaged},
 	} {
@@ -138,6 +173,40 @@ func TestAServerOpensWhatItKnows(t *testing.T) {
 			t.Error("Open: got no error")
 		}
 	})
+}
+
+// Requests that must not be done twice write parcels beside their tokens. That
+// must not cost them the commit that they share with others.
+func TestUpdatesOfParcelsAndSessionsAreGathered(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	s := open(t, pgtest.Database(t), postgres.Options{Metrics: registry})
+	ctx := t.Context()
+	parcel := store.Parcel{Kind: store.ParcelAnswer, ID: "p", Version: 1}
+	answered := parcel
+	answered.Contents, answered.Version = []byte("sealed"), 2
+	for i, write := range []func(tx store.Tx) error{
+		func(tx store.Tx) error { return tx.InsertParcel(ctx, parcel) },
+		func(tx store.Tx) error { return tx.ReplaceParcel(ctx, answered) },
+		func(tx store.Tx) error { return tx.DeleteParcel(ctx, parcel.Kind, parcel.ID) },
+		func(tx store.Tx) error {
+			return tx.InsertSession(ctx, store.Session{ID: "s", KeyHash: []byte("k"), NonceHash: []byte("n")})
+		},
+	} {
+		if err := s.Update(ctx, tenantA, func(tx store.Tx) error {
+			return errors.Join(tx.InsertToken(ctx, benchToken()), write(tx), tx.AppendLog(ctx, benchEntry("x")))
+		}); err != nil {
+			t.Fatal(err)
+		}
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			if got := f.GetMetric()[0].GetHistogram().GetSampleCount(); f.GetName() == "tokenkeep_store_commit_updates" && got != uint64(i+1) {
+				t.Errorf("after update %d there were %d shared commits, want one for each", i+1, got)
+			}
+		}
+	}
 }
 
 func TestServersThatStartTogetherTakeTurns(t *testing.T) {

@@ -36,6 +36,8 @@ func requests(t *testing.T, s *postgres.Store) {
 			tx.InsertApplication(ctx, store.Application{ID: "a", Type: "private", Version: 1}), tx.ReplaceApplication(ctx, store.Application{ID: "a", Version: 2}),
 			tx.InsertKey(ctx, store.Key{ID: "k", ApplicationID: "a", Hash: []byte("h")}),
 			tx.InsertToken(ctx, tok), tx.ReplaceToken(ctx, changed), tx.AppendLog(ctx, e, benchEntry("y")),
+			tx.InsertSession(ctx, store.Session{ID: "s", KeyHash: []byte("k"), NonceHash: []byte("n"), Version: 1}), tx.ReplaceSession(ctx, store.Session{ID: "s", Version: 2}),
+			tx.InsertParcel(ctx, store.Parcel{Kind: "job", ID: "p", Version: 1}), tx.ReplaceParcel(ctx, store.Parcel{Kind: "job", ID: "p", Version: 2}),
 			tx.AppendLogBatch(ctx, store.LogBatch{Number: 1}, []store.Position{{CreatedAt: e.CreatedAt, ID: e.ID}}),
 			tx.DropLogBatch(ctx, 1, []store.Position{{CreatedAt: e.CreatedAt, ID: e.ID}}),
 		); err != nil {
@@ -83,7 +85,22 @@ func requests(t *testing.T, s *postgres.Store) {
 			_, err := tx.CountApplications(ctx, f)
 			fail(err)
 		}
+		for _, p := range pages {
+			_, err := tx.Sessions(ctx, store.SessionFilter{Now: 1}, p)
+			fail(err)
+			for _, f := range []store.ParcelFilter{{}, {Kind: "job"}, {Kind: "job", Group: "g"}} {
+				_, err := tx.Parcels(ctx, f, p)
+				fail(err)
+				_, err = tx.CountParcels(ctx, f)
+				fail(err)
+			}
+		}
 		for _, read := range []func() error{
+			func() error { _, err := tx.Session(ctx, "s"); return err },
+			func() error { _, err := tx.SessionByKey(ctx, []byte("k")); return err },
+			func() error { _, err := tx.SessionByNonce(ctx, []byte("n")); return err },
+			func() error { _, err := tx.CountSessions(ctx, store.SessionFilter{Now: 1}); return err },
+			func() error { _, err := tx.Parcel(ctx, "job", "p"); return err },
 			func() error { _, err := tx.TenantRow(ctx); return err },
 			func() error { _, err := tx.Keysets(ctx); return err },
 			func() error { _, err := tx.Mark(ctx, "m"); return err },
@@ -110,7 +127,8 @@ func requests(t *testing.T, s *postgres.Store) {
 	fail(err)
 	fail(keys.DestroyTenantEpochKeys(ctx, tenantB))
 	fail(s.Update(ctx, tenantB, func(tx store.Tx) error {
-		return errors.Join(tx.DeleteKey(ctx, "a", "k"), tx.DeleteApplication(ctx, "a"), tx.DeleteToken(ctx, tok.ID), tx.DestroyKeysets(ctx))
+		return errors.Join(tx.DeleteKey(ctx, "a", "k"), tx.DeleteApplication(ctx, "a"), tx.DeleteToken(ctx, tok.ID), tx.DestroyKeysets(ctx),
+			tx.DeleteSession(ctx, "s"), tx.DeleteParcel(ctx, "job", "p"))
 	}))
 }
 
@@ -132,6 +150,9 @@ var many = []string{
 	`INSERT INTO keysets SELECT lpad(n::text, 32, '0')::uuid, 'p', 'w', '', 1, 0, 0 FROM generate_series(100, 3100) n`,
 	`INSERT INTO applications SELECT pg_temp.tenant(n), 'a' || n, '', 'private', '[]', NULL, 0, '', n, '', n, 1 FROM generate_series(1, 3000) n`,
 	`INSERT INTO application_keys SELECT pg_temp.tenant(n), ('h' || n)::bytea, 'a' || n, 'k', 1, '', '', 0 FROM generate_series(1, 3000) n`,
+	`INSERT INTO sessions SELECT pg_temp.tenant(n), 's' || n, ('k' || n)::bytea, ('n' || n)::bytea, '', NULL, '', n, '', 0, n, 1 FROM generate_series(1, 20000) n`,
+	`INSERT INTO parcels SELECT pg_temp.tenant(n), (ARRAY['answer', 'job', 'result', 'run'])[1 + n % 4], 'p' || n, CASE WHEN n % 4 = 3 THEN 'g' || n % 40 ELSE '' END,
+	  '', 'contents', 0, n, CASE WHEN n % 4 = 1 THEN n END, n, 0, 1 FROM generate_series(1, 20000) n`,
 	`INSERT INTO epoch_keys SELECT pg_temp.tenant(n), n, 'w' FROM generate_series(1, 3000) n`,
 	`ANALYZE`,
 }
@@ -151,11 +172,11 @@ func TestNoRequestScansATable(t *testing.T) {
 	administer(t, database+"&search_path=tokenkeep", many...)
 
 	const settings = "&search_path=tokenkeep&plan_cache_mode=force_generic_plan"
-	seeks := checkPlans(t, database+settings+"&role=tokenkeep_requests", sent.read(), "tokens_by_expiry")
+	seeks := checkPlans(t, database+settings+"&role=tokenkeep_requests", sent.read(), "tokens_by_expiry", "sessions_by_expiry", "parcels_by_expiry", "parcels_by_due")
 	if seeks < 60 {
 		t.Errorf("only %d seeks: the plans are not read rightly", seeks)
 	}
-	if seeks := checkPlans(t, database+settings, crossing.read()); seeks < 4 {
+	if seeks := checkPlans(t, database+settings, crossing.read()); seeks < 7 {
 		t.Errorf("only %d seeks across tenants: the plans are not read rightly", seeks)
 	}
 }
@@ -166,9 +187,12 @@ func sweeps(t *testing.T, s *postgres.Store) {
 	ctx := t.Context()
 	_, errTenants := s.AllTenants().Tenants(ctx, "", 10)
 	_, errExpired := s.AllTenants().ExpiredTokens(ctx, 1, 10)
+	_, errSessions := s.AllTenants().ExpiredSessions(ctx, 1, 10)
+	_, errParcels := s.AllTenants().ExpiredParcels(ctx, 1, 10)
+	_, errDue := s.AllTenants().DueParcels(ctx, 1, 10)
 	_, errUnsealed := s.AllTenants().UnsealedTenants(ctx, "", 10)
 	_, errKeys := s.EpochKeys().DestroyEpochKeys(ctx, 1)
-	if err := errors.Join(errTenants, errExpired, errUnsealed, errKeys); err != nil {
+	if err := errors.Join(errTenants, errExpired, errSessions, errParcels, errDue, errUnsealed, errKeys); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -6,12 +6,14 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
 
-// rows are tokens and log entries to insert, and what they do to the counters.
-// Inserts alone depend on nothing and on no order, so the rows of several
-// updates of a tenant can go into one statement for each table.
+// rows are rows to insert, changes of parcels, and what they do to the
+// counters. They depend on no read and on no order, so those of several updates
+// of a tenant can go into one statement for each table.
 type rows struct {
-	tokens  []tokenRow
-	entries []entryRow
+	tokens   []tokenRow
+	sessions []store.Session
+	parcels  parcelRows
+	entries  []entryRow
 	// groups and kinds are changes of the counters, written once however many
 	// rows of a kind the transaction touches.
 	groups map[groupKey]*groupDelta
@@ -36,16 +38,22 @@ type groupDelta struct {
 	tokens           int64
 }
 
-func (r *rows) empty() bool { return len(r.tokens) == 0 && len(r.entries) == 0 && !r.counted() }
+func (r *rows) empty() bool {
+	return len(r.tokens)+len(r.sessions)+len(r.entries) == 0 && r.parcels.empty() && !r.counted()
+}
 
 func (r *rows) counted() bool { return len(r.groups) > 0 || len(r.kinds) > 0 }
 
-// settled says that the inserts have been taken; the counters stay.
-func (r *rows) settled() { r.tokens, r.entries, r.bytes = nil, nil, 0 }
+// settled says that the rows have been taken; the counters stay.
+func (r *rows) settled() {
+	r.tokens, r.sessions, r.parcels, r.entries, r.bytes = nil, nil, parcelRows{}, nil, 0
+}
 
 // add takes the rows of another update along.
 func (r *rows) add(other *rows) {
 	r.tokens = append(r.tokens, other.tokens...)
+	r.sessions = append(r.sessions, other.sessions...)
+	r.parcels.add(&other.parcels)
 	r.entries = append(r.entries, other.entries...)
 	for group, d := range other.groups {
 		r.countToken(group, d.kind, d.containers, d.tokens)
@@ -75,14 +83,18 @@ func (r *rows) countEntry(kind string, n int64) {
 	r.kinds[kind] += n
 }
 
-// inserts returns the statements that insert the rows.
-func (r *rows) inserts() (steps []step) {
+// statements returns what writes the rows, but for the counters.
+func (r *rows) statements() (steps []step) {
 	if len(r.tokens) > 0 {
 		steps = append(steps, insertTokens(r.tokens))
 		if terms, some := insertTerms(r.tokens); some {
 			steps = append(steps, terms)
 		}
 	}
+	if len(r.sessions) > 0 {
+		steps = append(steps, insertSessions(r.sessions))
+	}
+	steps = append(steps, r.parcels.statements()...)
 	if len(r.entries) > 0 {
 		steps = append(steps, insertEntries(r.entries))
 	}

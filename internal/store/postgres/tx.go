@@ -189,10 +189,10 @@ func list[T any](ctx context.Context, t *tx, doing, text string, args []any, sca
 	return all, err
 }
 
-// settleRows puts the rows that were inserted behind the statements that were
+// settleRows puts the rows that were written behind the statements that were
 // written before them, so that the order stays. Counters wait for the end.
 func (t *tx) settleRows() {
-	t.waiting = append(t.waiting, t.rows.inserts()...)
+	t.waiting = append(t.waiting, t.rows.statements()...)
 	t.rows.settled()
 }
 

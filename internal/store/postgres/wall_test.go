@@ -27,6 +27,8 @@ func fill(t *testing.T, s *postgres.Store, tenant string) {
 			tx.PutKeyset(ctx, store.Keyset{Purpose: "p", Wrapped: []byte("w"), Version: 1}),
 			tx.InsertApplication(ctx, store.Application{ID: "a", Type: "private", Version: 1}), tx.InsertKey(ctx, store.Key{ID: "k", ApplicationID: "a", Hash: []byte("h")}),
 			tx.InsertToken(ctx, tok), tx.AppendLog(ctx, e, benchEntry("y")),
+			tx.InsertSession(ctx, store.Session{ID: "s", KeyHash: []byte("k"), NonceHash: []byte("n"), Version: 1}),
+			tx.InsertParcel(ctx, store.Parcel{Kind: "job", ID: "p", DueAt: 1, ExpiresAt: 1, Version: 1}),
 			tx.AppendLogBatch(ctx, store.LogBatch{Number: 1}, []store.Position{{CreatedAt: e.CreatedAt, ID: e.ID}}))
 	}); err != nil {
 		t.Fatal(err)
@@ -135,6 +137,12 @@ func TestAnOwnerWithoutPowersWillDo(t *testing.T) {
 	}
 	if list, err := s.AllTenants().UnsealedTenants(ctx, "", 10); len(list) != 2 || err != nil {
 		t.Errorf("UnsealedTenants: got %d, error %v; want 2", len(list), err)
+	}
+	if list, err := s.AllTenants().ExpiredSessions(ctx, 1, 10); len(list) != 2 || err != nil {
+		t.Errorf("ExpiredSessions: got %d, error %v; want 2", len(list), err)
+	}
+	if list, err := s.AllTenants().DueParcels(ctx, 1, 10); len(list) != 2 || err != nil {
+		t.Errorf("DueParcels: got %d, error %v; want 2", len(list), err)
 	}
 	if found, err := s.Check(ctx, nil); len(found) > 0 || err != nil {
 		t.Errorf("Check: got %q, error %v; want nothing", found, err)

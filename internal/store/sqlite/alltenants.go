@@ -51,6 +51,38 @@ func (a allTenants) ExpiredTokens(ctx context.Context, now store.Time, limit int
 	return list, err
 }
 
+func (a allTenants) ExpiredSessions(ctx context.Context, now store.Time, limit int) ([]store.SessionRef, error) {
+	var list []store.SessionRef
+	err := a.store.read(ctx, tenantKey{}, func(t *tx) error {
+		return t.conn.query(ctx, "SELECT tenant_id, id FROM sessions INDEXED BY sessions_by_expiry WHERE expires_at <= ? ORDER BY expires_at LIMIT ?",
+			[]driver.Value{int64(now), int64(limit)}, func(row []driver.Value) (bool, error) {
+				id, err := uuid.FromBytes(blob(row[0]))
+				list = append(list, store.SessionRef{Tenant: id.String(), ID: text(row[1])})
+				return true, err
+			})
+	})
+	return list, err
+}
+
+func (a allTenants) ExpiredParcels(ctx context.Context, now store.Time, limit int) ([]store.ParcelRef, error) {
+	return a.parcels(ctx, "SELECT tenant_id, kind, id FROM parcels INDEXED BY parcels_by_expiry WHERE expires_at <= ? ORDER BY expires_at LIMIT ?", now, limit)
+}
+
+func (a allTenants) DueParcels(ctx context.Context, now store.Time, limit int) ([]store.ParcelRef, error) {
+	return a.parcels(ctx, "SELECT tenant_id, kind, id FROM parcels INDEXED BY parcels_by_due WHERE due_at <= ? ORDER BY due_at LIMIT ?", now, limit)
+}
+
+func (a allTenants) parcels(ctx context.Context, statement string, now store.Time, limit int) (list []store.ParcelRef, err error) {
+	err = a.store.read(ctx, tenantKey{}, func(t *tx) error {
+		return t.conn.query(ctx, statement, []driver.Value{int64(now), int64(limit)}, func(row []driver.Value) (bool, error) {
+			id, err := uuid.FromBytes(blob(row[0]))
+			list = append(list, store.ParcelRef{Tenant: id.String(), Kind: text(row[1]), ID: text(row[2])})
+			return true, err
+		})
+	})
+	return list, err
+}
+
 // UnsealedTenants seeks from tenant to tenant in the key of the queue.
 func (a allTenants) UnsealedTenants(ctx context.Context, after string, limit int) ([]string, error) {
 	var at tenantKey

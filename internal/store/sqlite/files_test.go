@@ -11,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -423,6 +424,34 @@ func TestMigrationsRunOnce(t *testing.T) {
 	}
 	if got := countTokens(t, open(t, dir, sqlite.Options{})); got != 2 {
 		t.Errorf("tokens after opening again: got %d, want 2", got)
+	}
+}
+
+// TestAnOlderStoreIsBroughtUpToDate begins with what each earlier release left.
+func TestAnOlderStoreIsBroughtUpToDate(t *testing.T) {
+	texts, err := sqlite.Migrations()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	for n := 1; n < len(texts); n++ {
+		dir := t.TempDir()
+		plain(t, dir, append(slices.Clone(texts[:n]), "INSERT INTO marks VALUES (x'"+strings.ReplaceAll(tenantB, "-", "")+"', 'kept', CAST('value' AS BLOB))",
+			fmt.Sprintf("PRAGMA user_version = %d", n), "PRAGMA application_id = 0x544b4550")...)
+		s := open(t, dir, sqlite.Options{})
+		requests(t, s)
+		if err := s.View(ctx, tenantB, func(tx store.Tx) error {
+			value, err := tx.Mark(ctx, "kept")
+			if string(value) != "value" {
+				t.Errorf("from number %d: the mark is %q, want it kept", n, value)
+			}
+			return err
+		}); err != nil {
+			t.Error(err)
+		}
+		if found, err := s.Check(ctx, nil); len(found) > 0 || err != nil {
+			t.Errorf("from number %d: Check: got %q, error %v; want nothing", n, found, err)
+		}
 	}
 }
 

@@ -36,6 +36,8 @@ func requests(t *testing.T, s *sqlite.Store) {
 			tx.PutMark(ctx, "m", []byte("v")), tx.PutMark(ctx, "n", nil),
 			tx.InsertApplication(ctx, a), tx.ReplaceApplication(ctx, store.Application{ID: "a", Version: 2}), tx.InsertKey(ctx, k),
 			tx.InsertToken(ctx, tok), tx.ReplaceToken(ctx, changed), tx.AppendLog(ctx, e, benchEntry("y")),
+			tx.InsertSession(ctx, store.Session{ID: "s", KeyHash: []byte("k"), NonceHash: []byte("n"), Version: 1}), tx.ReplaceSession(ctx, store.Session{ID: "s", Version: 2}),
+			tx.InsertParcel(ctx, store.Parcel{Kind: "job", ID: "p", Version: 1}), tx.ReplaceParcel(ctx, store.Parcel{Kind: "job", ID: "p", Version: 2}),
 			tx.AppendLogBatch(ctx, store.LogBatch{Number: 1}, []store.Position{{CreatedAt: e.CreatedAt, ID: e.ID}}),
 			tx.DropLogBatch(ctx, 1, []store.Position{{CreatedAt: e.CreatedAt, ID: e.ID}}),
 		); err != nil {
@@ -82,7 +84,22 @@ func requests(t *testing.T, s *sqlite.Store) {
 			_, err := tx.CountApplications(ctx, f)
 			fail(err)
 		}
+		for _, p := range []store.Page{{Limit: 10}, {Limit: 10, Offset: 5}, {Limit: 10, After: after}} {
+			_, err := tx.Sessions(ctx, store.SessionFilter{Now: 1}, p)
+			fail(err)
+			for _, f := range []store.ParcelFilter{{}, {Kind: "job"}, {Kind: "job", Group: "g"}} {
+				_, err := tx.Parcels(ctx, f, p)
+				fail(err)
+				_, err = tx.CountParcels(ctx, f)
+				fail(err)
+			}
+		}
 		for _, read := range []func() error{
+			func() error { _, err := tx.Session(ctx, "s"); return err },
+			func() error { _, err := tx.SessionByKey(ctx, []byte("k")); return err },
+			func() error { _, err := tx.SessionByNonce(ctx, []byte("n")); return err },
+			func() error { _, err := tx.CountSessions(ctx, store.SessionFilter{Now: 1}); return err },
+			func() error { _, err := tx.Parcel(ctx, "job", "p"); return err },
 			func() error { _, err := tx.TenantRow(ctx); return err },
 			func() error { _, err := tx.Keysets(ctx); return err },
 			func() error { _, err := tx.Mark(ctx, "m"); return err },
@@ -107,13 +124,20 @@ func requests(t *testing.T, s *sqlite.Store) {
 	fail(err)
 	_, err = s.AllTenants().ExpiredTokens(ctx, 1, 10)
 	fail(err)
+	_, err = s.AllTenants().ExpiredSessions(ctx, 1, 10)
+	fail(err)
+	_, err = s.AllTenants().ExpiredParcels(ctx, 1, 10)
+	fail(err)
+	_, err = s.AllTenants().DueParcels(ctx, 1, 10)
+	fail(err)
 	_, err = s.AllTenants().UnsealedTenants(ctx, "", 10)
 	fail(err)
 	_, err = s.AllTenants().Setting(ctx, "x")
 	fail(err)
 	fail(s.AllTenants().PutSetting(ctx, "x", []byte("y")))
 	fail(s.Update(ctx, tenantA, func(tx store.Tx) error {
-		return errors.Join(tx.DeleteKey(ctx, "a", "k"), tx.DeleteApplication(ctx, "a"), tx.DeleteToken(ctx, tok.ID), tx.DestroyKeysets(ctx))
+		return errors.Join(tx.DeleteKey(ctx, "a", "k"), tx.DeleteApplication(ctx, "a"), tx.DeleteToken(ctx, tok.ID), tx.DestroyKeysets(ctx),
+			tx.DeleteSession(ctx, "s"), tx.DeleteParcel(ctx, "job", "p"))
 	}))
 }
 

@@ -30,8 +30,8 @@ func holds(t *testing.T, dir, needle string, endings ...string) (n int) {
 	return n
 }
 
-// The tokens go in the order in which they came, so that SQLite does not move
-// any of them to another page.
+// The rows go in the order in which they came, so that SQLite does not move any
+// of them to another page.
 func TestDeletedBytesAreOverwrittenWhereTheyStood(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, sqlite.Options{})
@@ -42,7 +42,11 @@ func TestDeletedBytesAreOverwrittenWhereTheyStood(t *testing.T) {
 		tok := benchToken()
 		tok.Data, tok.Details = bytes.Repeat([]byte(needle), 1+n%40*n%200), []byte(needle)
 		ids = append(ids, tok.ID)
-		if err := s.Update(ctx, tenantA, func(tx store.Tx) error { return tx.InsertToken(ctx, tok) }); err != nil {
+		if err := s.Update(ctx, tenantA, func(tx store.Tx) error {
+			return errors.Join(tx.InsertToken(ctx, tok),
+				tx.InsertSession(ctx, store.Session{ID: tok.ID, KeyHash: []byte(tok.ID), NonceHash: []byte(tok.ID), Grant: tok.Data, Version: 1}),
+				tx.InsertParcel(ctx, store.Parcel{Kind: store.ParcelAnswer, ID: tok.ID, Contents: tok.Data, Version: 1}))
+		}); err != nil {
 			t.Fatal(err)
 		}
 		if n%3 == 0 {
@@ -55,14 +59,16 @@ func TestDeletedBytesAreOverwrittenWhereTheyStood(t *testing.T) {
 	for i, id := range ids {
 		if err := s.Update(ctx, tenantA, func(tx store.Tx) error {
 			if i%2 == 0 {
-				return tx.DeleteToken(ctx, id)
+				return errors.Join(tx.DeleteToken(ctx, id), tx.DeleteSession(ctx, id), tx.DeleteParcel(ctx, store.ParcelAnswer, id))
 			}
 			tok, err := tx.Token(ctx, id)
 			if err != nil {
 				return err
 			}
 			tok.Version, tok.Data, tok.Details = tok.Version+1, []byte("new"), nil
-			return tx.ReplaceToken(ctx, tok)
+			return errors.Join(tx.ReplaceToken(ctx, tok),
+				tx.ReplaceSession(ctx, store.Session{ID: id, Grant: []byte("new"), Version: 2}),
+				tx.ReplaceParcel(ctx, store.Parcel{Kind: store.ParcelAnswer, ID: id, Version: 2}))
 		}); err != nil {
 			t.Fatal(err)
 		}

@@ -16,6 +16,7 @@ var concurrencyTests = []test{
 	{"one of two changes of a version wins", versionRace},
 	{"64 writers on several tenants keep every row", manyWriters},
 	{"failing and panicking neighbours do no harm", badNeighbours},
+	{"each of many changes of parcels gets its own answer", parcelRace},
 	{"a view is one consistent snapshot while others write", snapshot},
 }
 

@@ -21,6 +21,10 @@ type contents struct {
 	TokenCount   int64
 	ByTerm       int64
 	Groups       []string
+	Sessions     []store.Session
+	SessionCount int64
+	Parcels      []store.Parcel
+	ParcelCount  int64
 	Log          []store.LogEntry
 	LogCount     int64
 	LogKinds     int64
@@ -54,6 +58,10 @@ func readAll(ctx context.Context, tx store.Tx) (c contents, err error) {
 			return err
 		},
 		func() error { groups, err = tx.TokenGroups(ctx); return err },
+		func() error { c.Sessions, err = tx.Sessions(ctx, living, large); return err },
+		func() error { c.SessionCount, err = tx.CountSessions(ctx, living); return err },
+		func() error { c.Parcels, err = tx.Parcels(ctx, store.ParcelFilter{}, large); return err },
+		func() error { c.ParcelCount, err = tx.CountParcels(ctx, store.ParcelFilter{}); return err },
 		func() error { c.Log, err = tx.Logs(ctx, store.LogFilter{}, large); return err },
 		func() error { c.LogCount, err = tx.CountLogs(ctx, store.LogFilter{}); return err },
 		func() error { c.LogKinds, err = tx.CountLogs(ctx, store.LogFilter{EntityType: "card"}); return err },
@@ -80,6 +88,9 @@ func readAll(ctx context.Context, tx store.Tx) (c contents, err error) {
 	if len(c.Tokens) == 0 {
 		c.Tokens = nil
 	}
+	if len(c.Sessions) == 0 {
+		c.Sessions = nil
+	}
 	return c, nil
 }
 
@@ -94,8 +105,9 @@ func (f *fixture) contents(tenant string) (c contents) {
 }
 
 // fill gives a tenant rows of every kind. They have the same ids in every
-// tenant: token 1, application 1 with key 1, entries 1 (sealed in a batch, the
-// first if there was none) and 2 (unsealed), keyset "data", and a mark.
+// tenant: token 1, application 1 with key 1, session 1, job 1, entries 1 (sealed
+// in a batch, the first if there was none) and 2 (unsealed), keyset "data", and
+// a mark.
 func (f *fixture) fill(id string) {
 	f.Helper()
 	f.update(id, func(ctx context.Context, tx store.Tx) error {
@@ -110,6 +122,8 @@ func (f *fixture) fill(id string) {
 			tx.InsertApplication(ctx, application(1)),
 			tx.InsertKey(ctx, key(application(1).ID, 1)),
 			tx.InsertToken(ctx, token(1)),
+			tx.InsertSession(ctx, session(1)),
+			tx.InsertParcel(ctx, parcel(store.ParcelJob, 1)),
 			tx.AppendLog(ctx, entry(1), entry(2)),
 			tx.AppendLogBatch(ctx, batch(last.Number+1, 1), []store.Position{at(entry(1))}),
 		)
@@ -230,6 +244,49 @@ var methods = []method{
 		}
 		total, err := tx.CountTokens(ctx, all)
 		return int(byID + byTerm + total), err
+	}},
+
+	{"InsertSession", true, nil, func(ctx context.Context, tx store.Tx) (int, error) { return none(tx.InsertSession(ctx, session(2))) }},
+	{"Session", false, store.ErrNotFound, func(ctx context.Context, tx store.Tx) (int, error) {
+		return one(tx.Session(ctx, session(1).ID))
+	}},
+	{"SessionByKey", false, store.ErrNotFound, func(ctx context.Context, tx store.Tx) (int, error) {
+		return one(tx.SessionByKey(ctx, session(1).KeyHash))
+	}},
+	{"SessionByNonce", false, store.ErrNotFound, func(ctx context.Context, tx store.Tx) (int, error) {
+		return one(tx.SessionByNonce(ctx, session(1).NonceHash))
+	}},
+	{"ReplaceSession", true, store.ErrNotFound, func(ctx context.Context, tx store.Tx) (int, error) {
+		return none(tx.ReplaceSession(ctx, version2(session(1), func(s *store.Session) { s.Version, s.Grant = 2, []byte("other") })))
+	}},
+	{"DeleteSession", true, store.ErrNotFound, func(ctx context.Context, tx store.Tx) (int, error) {
+		return none(tx.DeleteSession(ctx, session(1).ID))
+	}},
+	{"Sessions", false, nil, func(ctx context.Context, tx store.Tx) (int, error) { return some(tx.Sessions(ctx, living, large)) }},
+	{"CountSessions", false, nil, func(ctx context.Context, tx store.Tx) (int, error) { return number(tx.CountSessions(ctx, living)) }},
+
+	{"InsertParcel", true, nil, func(ctx context.Context, tx store.Tx) (int, error) {
+		return none(tx.InsertParcel(ctx, parcel(store.ParcelJob, 2)))
+	}},
+	{"Parcel", false, store.ErrNotFound, func(ctx context.Context, tx store.Tx) (int, error) {
+		return one(tx.Parcel(ctx, store.ParcelJob, parcel("", 1).ID))
+	}},
+	{"ReplaceParcel", true, store.ErrNotFound, func(ctx context.Context, tx store.Tx) (int, error) {
+		return none(tx.ReplaceParcel(ctx, version2(parcel(store.ParcelJob, 1), func(p *store.Parcel) { p.Version, p.Contents = 2, []byte("other") })))
+	}},
+	{"DeleteParcel", true, store.ErrNotFound, func(ctx context.Context, tx store.Tx) (int, error) {
+		return none(tx.DeleteParcel(ctx, store.ParcelJob, parcel("", 1).ID))
+	}},
+	{"Parcels", false, nil, func(ctx context.Context, tx store.Tx) (int, error) {
+		byKind, err := tx.Parcels(ctx, store.ParcelFilter{Kind: store.ParcelJob}, large)
+		if err != nil {
+			return 0, err
+		}
+		byGroup, err := tx.Parcels(ctx, store.ParcelFilter{Kind: store.ParcelJob, Group: parcel("", 1).Group}, large)
+		return len(byKind) + len(byGroup), err
+	}},
+	{"CountParcels", false, nil, func(ctx context.Context, tx store.Tx) (int, error) {
+		return number(tx.CountParcels(ctx, store.ParcelFilter{Kind: store.ParcelJob, Group: parcel("", 1).Group}))
 	}},
 
 	{"AppendLog", true, nil, func(ctx context.Context, tx store.Tx) (int, error) { return none(tx.AppendLog(ctx, entry(3))) }},

@@ -41,6 +41,8 @@ func Run(t *testing.T, open Open) {
 		{"token lists", listTests},
 		{"random operations", modelTests},
 		{"applications", applicationTests},
+		{"sessions", sessionTests},
+		{"parcels", parcelTests},
 		{"tenants", tenantTests},
 		{"keysets and marks", keysetTests},
 		{"log", logTests},
@@ -155,6 +157,21 @@ func key(applicationID string, n int) store.Key {
 	return store.Key{
 		ID: fmt.Sprintf("key-%05d", n), ApplicationID: applicationID, Version: n, Hash: fmt.Appendf(nil, "hash %d", n),
 		Prefix: "key_test_pvt_", CreatedBy: "somebody", CreatedAt: day + store.Time(n),
+	}
+}
+
+func session(n int) store.Session {
+	return store.Session{
+		ID: fmt.Sprintf("session-%05d", n), KeyHash: fmt.Appendf(nil, "key hash %d", n), NonceHash: fmt.Appendf(nil, "nonce hash %d", n),
+		Prefix: "key_test_ses_", Grant: fmt.Appendf(nil, "sealed grant %d", n), CreatedBy: "application 1", CreatedAt: day + store.Time(n),
+		AuthorizedBy: "application 2", AuthorizedAt: day + second, ExpiresAt: day + hour, Version: 1,
+	}
+}
+
+func parcel(kind string, n int) store.Parcel {
+	return store.Parcel{
+		Kind: kind, ID: fmt.Sprintf("parcel-%05d", n), Group: "reactor 1", Owner: "application 1", Contents: fmt.Appendf(nil, "sealed contents %d", n),
+		Epoch: 7, CreatedAt: day + store.Time(n), DueAt: day + hour, ExpiresAt: day + 2*hour, Attempts: 3, Version: 1,
 	}
 }
 

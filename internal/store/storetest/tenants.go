@@ -70,7 +70,8 @@ func (f *fixture) fillMore(id string) {
 	f.update(id, func(ctx context.Context, tx store.Tx) error {
 		for n := 10; n < 30; n++ {
 			if err := errors.Join(tx.InsertToken(ctx, varied(n)), tx.AppendLog(ctx, entry(n)), tx.InsertApplication(ctx, application(n)),
-				tx.InsertKey(ctx, key(application(n).ID, n)), tx.PutMark(ctx, fmt.Sprint("mark ", n), []byte("x")), tx.PutKeyset(ctx, keyset(fmt.Sprint("set ", n), 1))); err != nil {
+				tx.InsertKey(ctx, key(application(n).ID, n)), tx.PutMark(ctx, fmt.Sprint("mark ", n), []byte("x")), tx.PutKeyset(ctx, keyset(fmt.Sprint("set ", n), 1)),
+				tx.InsertSession(ctx, session(n)), tx.InsertParcel(ctx, parcel(store.ParcelAnswer, n))); err != nil {
 				return err
 			}
 		}
@@ -91,7 +92,7 @@ func tenantDeletion(f *fixture) {
 			})
 			c := f.contents(tenantA)
 			rowLast = len(c.Tenant) == 1
-			if gone := !rowLast; gone && (len(c.Keysets)+len(c.Applications)+len(c.Tokens)+len(c.Log)+len(c.Unsealed) > 0 || more) {
+			if gone := !rowLast; gone && (len(c.Keysets)+len(c.Applications)+len(c.Tokens)+len(c.Sessions)+len(c.Parcels)+len(c.Log)+len(c.Unsealed) > 0 || more) {
 				f.Fatalf("limit %d: the tenant's own row went before others", limit)
 			}
 			if !more && !slices.Equal(c.Groups, nil) {
@@ -163,7 +164,8 @@ func tenantDeletionCut(f *fixture) {
 func tenantDeletionOwnWrites(f *fixture) {
 	f.fill(tenantA)
 	f.update(tenantA, func(ctx context.Context, tx store.Tx) error {
-		if err := errors.Join(tx.InsertToken(ctx, token(2)), tx.AppendLog(ctx, entry(3))); err != nil {
+		if err := errors.Join(tx.InsertToken(ctx, token(2)), tx.AppendLog(ctx, entry(3)), tx.InsertSession(ctx, session(2)),
+			tx.InsertParcel(ctx, parcel(store.ParcelRun, 1))); err != nil {
 			return err
 		}
 		_, err := tx.DeleteTenantRows(ctx, 1000)

@@ -130,6 +130,10 @@ func readsOwnWrites(f *fixture) {
 			tx.InsertToken(ctx, token(3)),
 			tx.DeleteToken(ctx, token(1).ID),
 			tx.AppendLog(ctx, entry(3)),
+			tx.InsertSession(ctx, session(2)),
+			tx.DeleteSession(ctx, session(1).ID),
+			tx.InsertParcel(ctx, parcel(store.ParcelJob, 2)),
+			tx.DeleteParcel(ctx, store.ParcelJob, parcel("", 1).ID),
 			tx.InsertApplication(ctx, application(2)),
 			tx.InsertKey(ctx, key(application(2).ID, 2)),
 			tx.PutMark(ctx, markName, []byte("further")),
@@ -150,6 +154,9 @@ func readsOwnWrites(f *fixture) {
 		f.same("unsealed", c.Unsealed, []store.LogEntry{entry(2), entry(3)})
 		f.same("applications", c.Applications, []store.Application{application(2), application(1)})
 		f.same("keys", c.Keys, []store.Key{key(application(2).ID, 2), key(application(1).ID, 1)})
+		f.same("sessions", c.Sessions, []store.Session{session(2)})
+		f.same("parcels", c.Parcels, []store.Parcel{parcel(store.ParcelJob, 2)})
+		f.same("parcel count", c.ParcelCount, int64(1))
 		f.same("mark", string(c.Mark), "further")
 		f.same("keysets", c.Keysets, []store.Keyset{keyset("data", 2)})
 		return nil
@@ -187,6 +194,22 @@ func failedWriteLeavesNothing(f *fixture) {
 		}},
 		{"InsertKey for an application that is not there", func(ctx context.Context, tx store.Tx) error {
 			return tx.InsertKey(ctx, key("nope", 2))
+		}},
+		{"InsertSession with a hash that is taken", func(ctx context.Context, tx store.Tx) error {
+			return tx.InsertSession(ctx, version2(session(2), func(s *store.Session) { s.NonceHash = session(1).NonceHash }))
+		}},
+		{"InsertSession without a hash", func(ctx context.Context, tx store.Tx) error {
+			return tx.InsertSession(ctx, version2(session(2), func(s *store.Session) { s.KeyHash = nil }))
+		}},
+		{"ReplaceSession with a stale version", func(ctx context.Context, tx store.Tx) error { return tx.ReplaceSession(ctx, session(1)) }},
+		{"InsertParcel of an id that is taken", func(ctx context.Context, tx store.Tx) error {
+			return tx.InsertParcel(ctx, parcel(store.ParcelJob, 1))
+		}},
+		{"ReplaceParcel with a stale version", func(ctx context.Context, tx store.Tx) error {
+			return tx.ReplaceParcel(ctx, parcel(store.ParcelJob, 1))
+		}},
+		{"DeleteParcel of one that is not there", func(ctx context.Context, tx store.Tx) error {
+			return tx.DeleteParcel(ctx, store.ParcelAnswer, parcel("", 1).ID)
 		}},
 		{"PutKeyset with a stale version", func(ctx context.Context, tx store.Tx) error { return tx.PutKeyset(ctx, keyset("data", 1)) }},
 		{"AppendLog with an entry that is there", func(ctx context.Context, tx store.Tx) error {

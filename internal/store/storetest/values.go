@@ -38,8 +38,13 @@ func exactBytes(f *fixture) {
 		k.ID, k.Hash = name, value[:min(64, len(value))]
 		s := keyset(name, 1)
 		s.Wrapped = value
+		visit := session(1)
+		visit.ID, visit.KeyHash, visit.NonceHash, visit.Grant = name, k.Hash, k.Hash, value
+		p := parcel(name, 1)
+		p.Contents = value
 		f.update(tenantA, func(ctx context.Context, tx store.Tx) error {
-			return errors.Join(tx.InsertToken(ctx, t), tx.InsertApplication(ctx, a), tx.InsertKey(ctx, k), tx.PutKeyset(ctx, s), tx.PutMark(ctx, name, value))
+			return errors.Join(tx.InsertToken(ctx, t), tx.InsertApplication(ctx, a), tx.InsertKey(ctx, k), tx.PutKeyset(ctx, s), tx.PutMark(ctx, name, value),
+				tx.InsertSession(ctx, visit), tx.InsertParcel(ctx, p))
 		})
 		f.view(tenantA, func(ctx context.Context, tx store.Tx) error {
 			gotToken, err := tx.Token(ctx, name)
@@ -58,10 +63,23 @@ func exactBytes(f *fixture) {
 			if err != nil {
 				return err
 			}
+			byKey, err := tx.SessionByKey(ctx, k.Hash)
+			if err != nil {
+				return err
+			}
+			byNonce, err := tx.SessionByNonce(ctx, k.Hash)
+			if err != nil {
+				return err
+			}
+			gotParcel, err := tx.Parcel(ctx, p.Kind, p.ID)
+			if err != nil {
+				return err
+			}
 			for part, same := range map[string]bool{
 				"data": bytes.Equal(gotToken.Data, value), "details": bytes.Equal(gotToken.Details, value),
 				"short-lived": bytes.Equal(gotToken.ShortLived, value), "rules": bytes.Equal(gotApplication.Rules, value),
 				"hash": bytes.Equal(gotKey.Hash, k.Hash), "mark": bytes.Equal(mark, value),
+				"grant": bytes.Equal(byKey.Grant, value) && bytes.Equal(byNonce.Grant, value), "contents": bytes.Equal(gotParcel.Contents, value),
 				"terms": len(found) == 1 && len(gotToken.Terms) == 1 && bytes.Equal(gotToken.Terms[0], t.Terms[0]),
 			} {
 				if !same {
@@ -94,7 +112,12 @@ func exactIDs(f *fixture) {
 			a.ID = id
 			k := key(id, i)
 			k.ID = id
-			if err := errors.Join(tx.InsertToken(ctx, t), tx.InsertApplication(ctx, a), tx.InsertKey(ctx, k), tx.PutMark(ctx, id, []byte(id))); err != nil {
+			s := session(i)
+			s.ID = id
+			p := parcel(id, i)
+			p.ID, p.Group = id, id
+			if err := errors.Join(tx.InsertToken(ctx, t), tx.InsertApplication(ctx, a), tx.InsertKey(ctx, k), tx.PutMark(ctx, id, []byte(id)),
+				tx.InsertSession(ctx, s), tx.InsertParcel(ctx, p)); err != nil {
 				return fmt.Errorf("name %d: %w", i, err)
 			}
 		}
@@ -107,11 +130,16 @@ func exactIDs(f *fixture) {
 			keys, errKeys := tx.Keys(ctx, id)
 			mark, errMark := tx.Mark(ctx, id)
 			byTerm, errTerm := tx.Tokens(ctx, store.TokenFilter{Now: day, Terms: [][]byte{fmt.Appendf(nil, "id %d", i)}}, large)
-			if err := errors.Join(errToken, errApplication, errKeys, errMark, errTerm); err != nil {
+			s, errSession := tx.Session(ctx, id)
+			p, errParcel := tx.Parcel(ctx, id, id)
+			inGroup, errGroup := tx.Parcels(ctx, store.ParcelFilter{Kind: id, Group: id}, large)
+			if err := errors.Join(errToken, errApplication, errKeys, errMark, errTerm, errSession, errParcel, errGroup); err != nil {
 				return fmt.Errorf("name %d: %w", i, err)
 			}
-			if t.ID != id || a.ID != id || len(keys) != 1 || keys[0].ID != id || keys[0].ApplicationID != id || string(mark) != id || len(byTerm) != 1 || byTerm[0].ID != id {
-				f.Errorf("name %d (%q): came back as %q, %q, %+v, %q, %d by term", i, id, t.ID, a.ID, keys, mark, len(byTerm))
+			if t.ID != id || a.ID != id || len(keys) != 1 || keys[0].ID != id || keys[0].ApplicationID != id || string(mark) != id || len(byTerm) != 1 || byTerm[0].ID != id ||
+				s.ID != id || p.Kind != id || p.ID != id || len(inGroup) != 1 || inGroup[0].Group != id {
+				f.Errorf("name %d (%q): came back as %q, %q, %+v, %q, %d by term, %q, %q/%q, %d in its group",
+					i, id, t.ID, a.ID, keys, mark, len(byTerm), s.ID, p.Kind, p.ID, len(inGroup))
 			}
 		}
 		n, err := tx.CountTokens(ctx, store.TokenFilter{Now: day, IDs: names})
@@ -138,8 +166,12 @@ func exactTimes(f *fixture) {
 		a.CreatedAt, a.ModifiedAt, a.ExpiresAt = want, want, want
 		e := entry(i)
 		e.CreatedAt = want
+		s := session(i)
+		s.CreatedAt, s.AuthorizedAt, s.ExpiresAt = want, want, want
+		p := parcel("kind", i)
+		p.CreatedAt, p.DueAt, p.ExpiresAt = want, want, want
 		f.update(tenantA, func(ctx context.Context, tx store.Tx) error {
-			return errors.Join(tx.InsertToken(ctx, t), tx.InsertApplication(ctx, a), tx.AppendLog(ctx, e))
+			return errors.Join(tx.InsertToken(ctx, t), tx.InsertApplication(ctx, a), tx.AppendLog(ctx, e), tx.InsertSession(ctx, s), tx.InsertParcel(ctx, p))
 		})
 		f.view(tenantA, func(ctx context.Context, tx store.Tx) error {
 			gotToken, err := tx.Token(ctx, t.ID)
@@ -150,7 +182,17 @@ func exactTimes(f *fixture) {
 			if err != nil {
 				return err
 			}
+			gotSession, err := tx.Session(ctx, s.ID)
+			if err != nil {
+				return err
+			}
+			gotParcel, err := tx.Parcel(ctx, p.Kind, p.ID)
+			if err != nil {
+				return err
+			}
 			gotEntry, err := tx.LogEntry(ctx, at(e))
+			f.same("session at "+when.String(), gotSession, s)
+			f.same("parcel at "+when.String(), gotParcel, p)
 			f.same("token at "+when.String(), gotToken, t)
 			f.same("application at "+when.String(), gotApplication, a)
 			f.same("entry at "+when.String(), gotEntry, e)
@@ -196,10 +238,12 @@ func absentStaysAbsent(f *fixture) {
 	empty := bare
 	empty.ID, empty.Details, empty.ShortLived, empty.Terms = "empty", []byte{}, []byte{}, [][]byte{}
 	a := store.Application{ID: "bare", Version: 1, CreatedAt: day}
+	s := store.Session{ID: "bare", KeyHash: []byte("k"), NonceHash: []byte("n"), CreatedAt: day}
+	p := store.Parcel{Kind: "kind", ID: "bare"}
 	f.update(tenantA, func(ctx context.Context, tx store.Tx) error {
 		return errors.Join(
 			tx.InsertTenant(ctx, store.Tenant{}), tx.InsertToken(ctx, bare), tx.InsertToken(ctx, empty), tx.InsertApplication(ctx, a),
-			tx.AppendLog(ctx, store.LogEntry{ID: uuid(1), CreatedAt: day}), tx.PutMark(ctx, "empty", []byte{}),
+			tx.InsertSession(ctx, s), tx.InsertParcel(ctx, p), tx.AppendLog(ctx, store.LogEntry{ID: uuid(1), CreatedAt: day}), tx.PutMark(ctx, "empty", []byte{}),
 			tx.AppendLogBatch(ctx, store.LogBatch{Number: 1}, nil))
 	})
 	f.view(tenantA, func(ctx context.Context, tx store.Tx) error {
@@ -220,6 +264,16 @@ func absentStaysAbsent(f *fixture) {
 			return err
 		}
 		f.same("application without the rest", gotApplication, a)
+		gotSession, err := tx.Session(ctx, "bare")
+		if err != nil {
+			return err
+		}
+		f.same("session without the rest", gotSession, s)
+		gotParcel, err := tx.Parcel(ctx, "kind", "bare")
+		if err != nil {
+			return err
+		}
+		f.same("parcel without the rest", gotParcel, p)
 		if mark, err := tx.Mark(ctx, "empty"); err != nil || len(mark) != 0 {
 			f.Errorf("empty mark: got %q, error %v; want it there and empty", mark, err)
 		}

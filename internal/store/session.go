@@ -1,0 +1,52 @@
+package store
+
+import "context"
+
+// Session is the row of a session: never its key or its nonce.
+type Session struct {
+	ID        string
+	KeyHash   []byte // keyed hash of the whole key
+	NonceHash []byte // keyed hash of the nonce
+	Prefix    string // the key's first characters, for people to tell sessions apart
+	// Grant is sealed: all that decides about the session, before and after it
+	// is authorized.
+	Grant        []byte
+	CreatedBy    string // the public application that made it
+	CreatedAt    Time
+	AuthorizedBy string // the private application; empty until then
+	AuthorizedAt Time
+	ExpiresAt    Time // no time at all is long ago
+	// Version counts the changes; ReplaceSession checks it.
+	Version int64
+}
+
+// SessionRef names a session of some tenant.
+type SessionRef struct{ Tenant, ID string }
+
+// SessionFilter chooses sessions. Now is not optional: what has expired by then
+// is not there.
+type SessionFilter struct {
+	Now Time
+}
+
+// SessionRows are the methods of a transaction on sessions.
+type SessionRows interface {
+	// InsertSession adds a session; ErrExists when its id or one of its hashes
+	// is taken, be it by a session that has expired and not been swept.
+	InsertSession(ctx context.Context, s Session) error
+	// Session returns a session, expired or not: the caller knows the time.
+	Session(ctx context.Context, id string) (Session, error)
+	// SessionByKey returns the session whose key has that hash, or ErrNotFound.
+	SessionByKey(ctx context.Context, hash []byte) (Session, error)
+	// SessionByNonce returns the session whose nonce has that hash, or ErrNotFound.
+	SessionByNonce(ctx context.Context, hash []byte) (Session, error)
+	// ReplaceSession changes a row, but for its key, its nonce and its making.
+	// ErrNotFound when it is not there, ErrConflict when s.Version is not one
+	// more than the stored one.
+	ReplaceSession(ctx context.Context, s Session) error
+	// DeleteSession removes a session; ErrNotFound when it is not there.
+	DeleteSession(ctx context.Context, id string) error
+	// Sessions returns a page, newest first.
+	Sessions(ctx context.Context, f SessionFilter, p Page) ([]Session, error)
+	CountSessions(ctx context.Context, f SessionFilter) (int64, error)
+}
