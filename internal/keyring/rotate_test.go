@@ -175,6 +175,7 @@ func TestAKilledRotationGoesOnWhereItStopped(t *testing.T) {
 	tenant := func() (id string, cvc []byte) {
 		id = w.tenant()
 		w.fill(id, 26, 1)
+		w.furnish(id, 1)
 		cvc, _ = w.sealCVC(id)
 		return id, cvc
 	}
@@ -213,6 +214,9 @@ func TestAKilledRotationGoesOnWhereItStopped(t *testing.T) {
 		keys := w.keys(id)
 		if used := w.readable(id, keys); len(used) != 1 || used[keys.Primary()] != 53 {
 			t.Fatalf("killed at call %d: values by key %v, primary %d", n, used, keys.Primary())
+		}
+		if used := w.furniture(id); len(used) != 1 || used[keys.Primary()] != 5 {
+			t.Fatalf("killed at call %d: values of sessions and parcels by key %v, primary %d", n, used, keys.Primary())
 		}
 		if err := w.openCVC(w.ring, id, cvc); err != nil {
 			t.Fatalf("killed at call %d: Open of a short-lived value = %v", n, err)
@@ -292,10 +296,11 @@ func TestNoRequestFailsDuringARotation(t *testing.T) {
 }
 
 func TestARotationBeginsAStepAgainWhenRowsChangeMeanwhile(t *testing.T) {
-	for _, call := range []string{"PutKeyset", "PutMark", "ReplaceToken"} {
+	for _, call := range []string{"PutKeyset", "PutMark", "ReplaceToken", "ReplaceSession", "ReplaceParcel"} {
 		w := newWorld(t)
 		tenant := w.tenant()
 		w.fill(tenant, 2, 0)
+		w.furnish(tenant, 1)
 		conflicts := 0
 		w.watch().from(func(name string, _ int) error {
 			if name == call && conflicts < 5 {

@@ -2,6 +2,7 @@ package keyring
 
 import (
 	"context"
+	"math"
 
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
@@ -14,6 +15,9 @@ const (
 	FieldTokenShortLived  = "token.short-lived"
 	FieldApplicationRules = "application.rules"
 	FieldTenantSecrets    = "tenant.secrets"
+	FieldSessionGrant     = "session.grant"
+	// FieldParcel is of a parcel whose record is what store.Parcel.Record says.
+	FieldParcel = "parcel.contents"
 	// FieldTokenCursor is of places in lists, which callers keep and rows never do.
 	FieldTokenCursor = "token.cursor"
 )
@@ -27,6 +31,8 @@ var sources = []source{
 	{"tokens", tokenRows},
 	{"applications", applicationRows},
 	{"tenant", tenantRow},
+	{"sessions", sessionRows},
+	{"parcels", parcelRows},
 }
 
 // source is a kind of row with sealed values.
@@ -104,4 +110,46 @@ func tenantRow(ctx context.Context, tx store.Tx, after *store.Position, _ int) (
 		values: []sealedValue{{FieldTenantSecrets, &t.Secrets}},
 		put:    func() error { return tx.ReplaceTenant(ctx, t) },
 	}}, nil
+}
+
+func sessionRows(ctx context.Context, tx store.Tx, after *store.Position, limit int) ([]sealedRow, error) {
+	// Expired sessions are rows too, as expired tokens are; so is one whose
+	// expiry is no time at all.
+	sessions, err := tx.Sessions(ctx, store.SessionFilter{Now: math.MinInt64}, store.Page{After: after, Limit: limit})
+	rows := make([]sealedRow, len(sessions))
+	for i := range sessions {
+		s := &sessions[i]
+		rows[i] = sealedRow{
+			record: s.ID,
+			at:     store.Position{CreatedAt: s.CreatedAt, ID: s.ID},
+			values: []sealedValue{{FieldSessionGrant, &s.Grant}},
+			put: func() error {
+				s.Version++
+				return tx.ReplaceSession(ctx, *s)
+			},
+		}
+	}
+	return rows, err
+}
+
+// parcelRows are of all kinds: a place in the list has a kind too, because
+// parcels of two kinds may have one id and one instant.
+func parcelRows(ctx context.Context, tx store.Tx, after *store.Position, limit int) ([]sealedRow, error) {
+	parcels, err := tx.Parcels(ctx, store.ParcelFilter{}, store.Page{After: after, Limit: limit})
+	rows := make([]sealedRow, len(parcels))
+	for i := range parcels {
+		p := &parcels[i]
+		rows[i] = sealedRow{
+			record: p.Record(),
+			at:     store.Position{CreatedAt: p.CreatedAt, ID: p.ID, Kind: p.Kind},
+			put: func() error {
+				p.Version++
+				return tx.ReplaceParcel(ctx, *p)
+			},
+		}
+		if p.Epoch == 0 {
+			rows[i].values = []sealedValue{{FieldParcel, &p.Contents}}
+		}
+	}
+	return rows, err
 }

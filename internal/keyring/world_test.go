@@ -429,6 +429,14 @@ func (x *watchedTx) Applications(ctx context.Context, f store.ApplicationFilter,
 	return x.Tx.Applications(ctx, f, p)
 }
 
+func (x *watchedTx) ReplaceSession(ctx context.Context, s store.Session) error {
+	return errors.Join(x.call("ReplaceSession"), x.Tx.ReplaceSession(ctx, s))
+}
+
+func (x *watchedTx) ReplaceParcel(ctx context.Context, p store.Parcel) error {
+	return errors.Join(x.call("ReplaceParcel"), x.Tx.ReplaceParcel(ctx, p))
+}
+
 type watchedTenants struct {
 	store.AllTenants
 	*watch
