@@ -6,6 +6,11 @@
 // no clock and no request, and it puts nothing that a caller sent into words.
 package access
 
+import (
+	"iter"
+	"strings"
+)
+
 // Caller is who asks: made by authentication, handed to every service method,
 // never changed. The zero Caller may do nothing.
 type Caller struct {
@@ -141,19 +146,48 @@ func (c Caller) Require(p Permission, containers ...string) error {
 // this to, and a *Denial when there is none. It is the first question of what
 // works on any number of tokens: lists, reactors, proxies.
 func (c Caller) RequireSomewhere(p Permission) error {
-	if !c.known() {
-		return denial(p)
+	for _, possible := range c.reaches(p, "/") {
+		if possible.most() != Nothing {
+			return nil
+		}
 	}
-	for _, g := range [...]Grant{c.own, c.maker} {
-		for container := range g.containers() {
-			for _, at := range [...]string{container, below(container)} {
-				if possible, _ := c.combine(p, at, "", nil); possible.most() != Nothing {
-					return nil
+	return denial(p)
+}
+
+// Reach returns the most that the caller may be shown by doing this to some
+// token in a container or below it, and the first container where that is so.
+func (c Caller) Reach(p Permission, container string) (most Transform, at string) {
+	for place, possible := range c.reaches(p, container) {
+		if possible.most() > most {
+			most, at = possible.most(), place
+		}
+	}
+	return most, at
+}
+
+// reaches yields what the caller may do in a container, below it, and at every
+// container below it that a rule names: nothing else differs from all of these.
+func (c Caller) reaches(p Permission, container string) iter.Seq2[string, outcomes] {
+	return func(yield func(string, outcomes) bool) {
+		if !c.known() {
+			return
+		}
+		look := func(place string) bool {
+			at, _ := c.combine(p, place, "", nil)
+			inside, _ := c.combine(p, below(place), "", nil)
+			return yield(place, at|inside)
+		}
+		if !look(container) {
+			return
+		}
+		for _, g := range [...]Grant{c.own, c.maker} {
+			for named := range g.containers() {
+				if named != container && strings.HasPrefix(named, container) && !look(named) {
+					return
 				}
 			}
 		}
 	}
-	return denial(p)
 }
 
 // RequireType returns nil when this is the own key of an application of that
@@ -177,7 +211,7 @@ func (c Caller) decide(p Permission, target Target, t *trace) Decision {
 	if !c.known() {
 		return refuse(CannotHold)
 	}
-	if !p.onTokens() {
+	if !p.OnTokens() {
 		if target.ID != "" || len(target.Containers) > 0 {
 			return refuse(WrongTarget)
 		}

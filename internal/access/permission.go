@@ -195,8 +195,8 @@ func (p Permission) Action() string {
 	return action
 }
 
-// onTokens reports whether the permission is decided token by token.
-func (p Permission) onTokens() bool { return tokenPermissions.has(p) }
+// OnTokens reports whether the permission is decided token by token.
+func (p Permission) OnTokens() bool { return tokenPermissions.has(p) }
 
 // under returns what a rule's transform comes to for this permission.
 func (p Permission) under(t Transform) Transform {

@@ -128,6 +128,15 @@ func (f *Fields) Add(path, message string) {
 	}
 }
 
+// Under notes what was noted about a member, under the path of that member.
+func (f *Fields) Under(path string, member Fields) {
+	for name, messages := range member.messages {
+		for _, message := range messages {
+			f.Add(path+"."+name, message)
+		}
+	}
+}
+
 // Has reports whether something was noted under path.
 func (f *Fields) Has(path string) bool { return len(f.messages[path]) > 0 }
 

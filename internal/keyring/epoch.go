@@ -91,6 +91,17 @@ func (r *Ring) EpochOf(ctx context.Context, tenant string, retention time.Durati
 	return set, nil
 }
 
+// EpochKeyOf returns the key of an epoch, to seal what must not outlive a value
+// of that epoch; ErrGone when its time is over. Call it before a transaction,
+// never in one.
+func (r *Ring) EpochKeyOf(ctx context.Context, tenant string, epoch int64) (*EpochKey, error) {
+	keys, err := r.For(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	return r.readEpoch(ctx, keys, epochID{tenant, epoch})
+}
+
 // readEpoch returns the key of an epoch, or ErrGone.
 func (r *Ring) readEpoch(ctx context.Context, keys *Keys, id epochID) (*EpochKey, error) {
 	before := r.epochs.before()

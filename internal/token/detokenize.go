@@ -3,8 +3,11 @@ package token
 import (
 	"context"
 	"errors"
+	"slices"
+	"time"
 
 	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/audit"
 	"github.com/tokenkeep/tokenkeep/internal/expression"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/jsonvalue"
@@ -26,21 +29,26 @@ func (s *Service) Detokenize(ctx context.Context, c access.Caller, body jsonvalu
 	if err != nil {
 		return jsonvalue.Value{}, err
 	}
-	lookup, err := s.lookup(ctx, c, access.TokenRead, doc.IDs())
+	used, err := s.gather(ctx, c, access.TokenRead, doc.IDs(), func(row store.Token, now time.Time) store.LogEntry {
+		return audit.Entry(c, now, row.Type, row.ID, audit.Read)
+	})
 	if err != nil {
 		return jsonvalue.Value{}, err
 	}
-	expanded, err := doc.Resolve(lookup, expression.NewBudget(s.maxBody))
+	expanded, err := doc.Resolve(used.lookup, expression.NewBudget(s.maxBody))
 	if err != nil {
 		return jsonvalue.Value{}, err
 	}
 	return expanded.Value(), nil
 }
 
-// lookup gathers the tokens that expressions name, and logs each of them.
-func (s *Service) lookup(ctx context.Context, c access.Caller, p access.Permission, refs []expression.Reference) (expression.Lookup, error) {
-	if len(refs) == 0 {
-		return nil, nil // and nothing will be asked
+// gather finds the tokens that expressions name, as far as the caller holds a
+// permission on each of them, and logs them with an entry for each and what
+// else belongs to the same act.
+func (s *Service) gather(ctx context.Context, c access.Caller, p access.Permission, refs []expression.Reference,
+	entry func(store.Token, time.Time) store.LogEntry, also ...store.LogEntry) (*Used, error) {
+	if len(refs) == 0 && len(also) == 0 {
+		return &Used{}, nil // and nothing will be asked
 	}
 	keys, err := s.keysOf(ctx, c)
 	if err != nil {
@@ -50,6 +58,7 @@ func (s *Service) lookup(ctx context.Context, c access.Caller, p access.Permissi
 	err = s.store.Update(ctx, c.Tenant(), func(tx store.Tx) error {
 		found = shown{} // a transaction may run again
 		var missing []string
+		entries := slices.Clone(also)
 		seen := make(map[string]bool)
 		for _, ref := range refs {
 			if seen[ref.ID] {
@@ -71,29 +80,17 @@ func (s *Service) lookup(ctx context.Context, c access.Caller, p access.Permissi
 			if err := found.add(ctx, tx, row, d.Transform); err != nil {
 				return err
 			}
+			entries = append(entries, entry(row, s.now()))
 		}
 		if len(missing) > 0 {
 			return errMissing.Naming(tellable(missing))
 		}
-		return tx.AppendLog(ctx, found.entries(c, s.now())...)
+		return tx.AppendLog(ctx, entries...)
 	})
 	if err != nil {
 		return nil, err
 	}
-	list, err := s.open(ctx, c, keys, found)
-	if err != nil {
-		return nil, err
-	}
-	data, whole := make(map[string]jsonvalue.Value, len(list)), make(map[string]jsonvalue.Value, len(list))
-	for _, t := range list {
-		data[t.ID], whole[t.ID] = t.Data, t.enriched().Object()
-	}
-	return func(ref expression.Reference) (jsonvalue.Value, error) {
-		if ref.Token {
-			return whole[ref.ID], nil
-		}
-		return data[ref.ID], nil
-	}, nil
+	return s.use(ctx, c, keys, found)
 }
 
 // tellable leaves out ids that hold a card number: people paste those where
