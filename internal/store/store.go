@@ -83,6 +83,7 @@ type Tx interface {
 	TokenRows
 	SessionRows
 	ParcelRows
+	DefinitionRows
 	LogRows
 }
 

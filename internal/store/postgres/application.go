@@ -83,8 +83,7 @@ func chosen(f store.ApplicationFilter) (s selection) {
 		values []string
 	}{{"id", f.IDs}, {"type", f.Types}} {
 		if len(part.values) > 0 {
-			// A function of the column keeps the order of the list's index.
-			s.where("array_position(%s::text[], "+part.column+") IS NOT NULL", slices.DeleteFunc(slices.Clone(part.values), func(v string) bool { return !storable(v) }))
+			s.among(part.column, part.values)
 		}
 	}
 	return s

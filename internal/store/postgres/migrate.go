@@ -24,7 +24,7 @@ const oldest = 14
 // last, so that a stopped deletion is found and finished. Log batches stay.
 var tenantTables = []string{
 	"keysets", "application_keys", "applications", "tokens", "token_terms", "token_groups",
-	"sessions", "parcels", "marks", "log_unsealed", "log", "log_counts", "tenants",
+	"sessions", "parcels", "definitions", "marks", "log_unsealed", "log", "log_counts", "tenants",
 }
 
 // requestTables are what the role of requests may read and change.

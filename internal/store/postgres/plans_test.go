@@ -38,6 +38,7 @@ func requests(t *testing.T, s *postgres.Store) {
 			tx.InsertToken(ctx, tok), tx.ReplaceToken(ctx, changed), tx.AppendLog(ctx, e, benchEntry("y")),
 			tx.InsertSession(ctx, store.Session{ID: "s", KeyHash: []byte("k"), NonceHash: []byte("n"), Version: 1}), tx.ReplaceSession(ctx, store.Session{ID: "s", Version: 2}),
 			tx.InsertParcel(ctx, store.Parcel{Kind: "job", ID: "p", Version: 1}), tx.ReplaceParcel(ctx, store.Parcel{Kind: "job", ID: "p", Version: 2}),
+			tx.InsertDefinition(ctx, store.Definition{Kind: "proxy", ID: "d", KeyHash: []byte("k"), Version: 1}), tx.ReplaceDefinition(ctx, store.Definition{Kind: "proxy", ID: "d", Version: 2}),
 			tx.AppendLogBatch(ctx, store.LogBatch{Number: 1}, []store.Position{{CreatedAt: e.CreatedAt, ID: e.ID}}),
 			tx.DropLogBatch(ctx, 1, []store.Position{{CreatedAt: e.CreatedAt, ID: e.ID}}),
 		); err != nil {
@@ -94,6 +95,15 @@ func requests(t *testing.T, s *postgres.Store) {
 				_, err = tx.CountParcels(ctx, f)
 				fail(err)
 			}
+			for _, f := range []store.DefinitionFilter{
+				{}, {Kind: "proxy"}, {Kind: "proxy", IDs: []string{"d"}}, {Kind: "proxy", Name: "a*"}, {ApplicationID: "a"}, {Kind: "proxy", ApplicationID: "a"},
+				{Kind: "proxy", ApplicationID: "a", IDs: []string{"d"}, Name: "a"},
+			} {
+				_, err := tx.Definitions(ctx, f, p)
+				fail(err)
+				_, err = tx.CountDefinitions(ctx, f)
+				fail(err)
+			}
 		}
 		for _, read := range []func() error{
 			func() error { _, err := tx.Session(ctx, "s"); return err },
@@ -101,6 +111,8 @@ func requests(t *testing.T, s *postgres.Store) {
 			func() error { _, err := tx.SessionByNonce(ctx, []byte("n")); return err },
 			func() error { _, err := tx.CountSessions(ctx, store.SessionFilter{Now: 1}); return err },
 			func() error { _, err := tx.Parcel(ctx, "job", "p"); return err },
+			func() error { _, err := tx.Definition(ctx, "proxy", "d"); return err },
+			func() error { _, err := tx.DefinitionByKey(ctx, []byte("k")); return err },
 			func() error { _, err := tx.TenantRow(ctx); return err },
 			func() error { _, err := tx.Keysets(ctx); return err },
 			func() error { _, err := tx.Mark(ctx, "m"); return err },
@@ -128,7 +140,7 @@ func requests(t *testing.T, s *postgres.Store) {
 	fail(keys.DestroyTenantEpochKeys(ctx, tenantB))
 	fail(s.Update(ctx, tenantB, func(tx store.Tx) error {
 		return errors.Join(tx.DeleteKey(ctx, "a", "k"), tx.DeleteApplication(ctx, "a"), tx.DeleteToken(ctx, tok.ID), tx.DestroyKeysets(ctx),
-			tx.DeleteSession(ctx, "s"), tx.DeleteParcel(ctx, "job", "p"))
+			tx.DeleteSession(ctx, "s"), tx.DeleteParcel(ctx, "job", "p"), tx.DeleteDefinition(ctx, "proxy", "d"))
 	}))
 }
 
@@ -153,6 +165,8 @@ var many = []string{
 	`INSERT INTO sessions SELECT pg_temp.tenant(n), 's' || n, ('k' || n)::bytea, ('n' || n)::bytea, '', NULL, '', n, '', 0, n, 1 FROM generate_series(1, 20000) n`,
 	`INSERT INTO parcels SELECT pg_temp.tenant(n), (ARRAY['answer', 'job', 'result', 'run'])[1 + n % 4], 'p' || n, CASE WHEN n % 4 = 3 THEN 'g' || n % 40 ELSE '' END,
 	  '', 'contents', 0, n, CASE WHEN n % 4 = 1 THEN n END, n, 0, 1 FROM generate_series(1, 20000) n`,
+	`INSERT INTO definitions SELECT pg_temp.tenant(n), (ARRAY['proxy', 'reactor'])[1 + n % 2], 'd' || n, '', '', CASE WHEN n % 2 = 0 THEN 'a' || n % 500 ELSE '' END,
+	  ('k' || n)::bytea, '', n, '', n, 1, 'contents' FROM generate_series(1, 5000) n`,
 	`INSERT INTO epoch_keys SELECT pg_temp.tenant(n), n, 'w' FROM generate_series(1, 3000) n`,
 	`ANALYZE`,
 }

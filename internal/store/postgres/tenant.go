@@ -54,8 +54,8 @@ func (t *tx) ReplaceTenant(ctx context.Context, r store.Tenant) error {
 // keys of the tables that a tenant's deletion empties, behind the tenant.
 var tableKeys = map[string]string{
 	"keysets": "purpose", "application_keys": "hash", "applications": "id", "tokens": "id", "token_terms": "term, created_at, id",
-	"token_groups": "group_id, slot", "sessions": "id", "parcels": "kind, id", "marks": "name", "log_unsealed": "created_at, id", "log": "created_at, id",
-	"log_counts": "entity_type, slot", "tenants": "tenant_id",
+	"token_groups": "group_id, slot", "sessions": "id", "parcels": "kind, id", "definitions": "kind, id",
+	"marks": "name", "log_unsealed": "created_at, id", "log": "created_at, id", "log_counts": "entity_type, slot", "tenants": "tenant_id",
 }
 
 func (t *tx) DeleteTenantRows(ctx context.Context, limit int) (more bool, err error) {

@@ -41,6 +41,12 @@ func (s *selection) where(condition string, args ...any) {
 	s.text += " AND " + fmt.Sprintf(condition, names...)
 }
 
+// among adds the condition that a text is one of several. A function of the
+// column keeps the order of the list's index.
+func (s *selection) among(column string, values []string) {
+	s.where("array_position(%s::text[], "+column+") IS NOT NULL", slices.DeleteFunc(slices.Clone(values), func(v string) bool { return !storable(v) }))
+}
+
 // page orders the selection newest first and cuts a page out of it.
 func (s *selection) page(p store.Page) {
 	if p.After != nil {

@@ -65,9 +65,10 @@ func (t *tx) Parcels(ctx context.Context, f store.ParcelFilter, p store.Page) ([
 	if err != nil {
 		return nil, err
 	}
-	end, more := pageOfKinds(f.Kind, p)
+	end, more := behindKinds(f.Kind, p.After)
+	args = append(append(args, more...), int64(p.Limit), int64(p.Offset))
 	var list []store.Parcel
-	err = t.query(ctx, "SELECT "+parcelColumns+" FROM "+from+end, append(args, more...), func(row []driver.Value) (bool, error) {
+	err = t.query(ctx, "SELECT "+parcelColumns+" FROM "+from+end+" LIMIT ? OFFSET ?", args, func(row []driver.Value) (bool, error) {
 		list = append(list, scanParcel(row))
 		return true, nil
 	})
@@ -82,18 +83,15 @@ func (t *tx) CountParcels(ctx context.Context, f store.ParcelFilter) (int64, err
 	return t.number(ctx, "SELECT count(*) FROM "+from, args...)
 }
 
-// pageOfKinds cuts a page out of a list of one kind, newest first, or of all
-// kinds, kind by kind.
-func pageOfKinds(kind string, p store.Page) (end string, args []driver.Value) {
+// behindKinds orders a list of one kind newest first, or one of all kinds kind
+// by kind, and narrows it to what follows a position.
+func behindKinds(kind string, after *store.Position) (end string, args []driver.Value) {
 	if kind != "" {
-		end, args = behind(p.After)
-		end += " ORDER BY created_at DESC, id DESC"
-	} else {
-		if p.After != nil {
-			end = " AND (kind, created_at, id) < (?, ?, ?)"
-			args = []driver.Value{p.After.Kind, int64(p.After.CreatedAt), p.After.ID}
-		}
-		end += " ORDER BY kind DESC, created_at DESC, id DESC"
+		end, args = behind(after)
+		return end + " ORDER BY created_at DESC, id DESC", args
 	}
-	return end + " LIMIT ? OFFSET ?", append(args, int64(p.Limit), int64(p.Offset))
+	if after != nil {
+		end, args = " AND (kind, created_at, id) < (?, ?, ?)", []driver.Value{after.Kind, int64(after.CreatedAt), after.ID}
+	}
+	return end + " ORDER BY kind DESC, created_at DESC, id DESC", args
 }

@@ -38,6 +38,7 @@ func requests(t *testing.T, s *sqlite.Store) {
 			tx.InsertToken(ctx, tok), tx.ReplaceToken(ctx, changed), tx.AppendLog(ctx, e, benchEntry("y")),
 			tx.InsertSession(ctx, store.Session{ID: "s", KeyHash: []byte("k"), NonceHash: []byte("n"), Version: 1}), tx.ReplaceSession(ctx, store.Session{ID: "s", Version: 2}),
 			tx.InsertParcel(ctx, store.Parcel{Kind: "job", ID: "p", Version: 1}), tx.ReplaceParcel(ctx, store.Parcel{Kind: "job", ID: "p", Version: 2}),
+			tx.InsertDefinition(ctx, store.Definition{Kind: "proxy", ID: "d", KeyHash: []byte("k"), Version: 1}), tx.ReplaceDefinition(ctx, store.Definition{Kind: "proxy", ID: "d", Version: 2}),
 			tx.AppendLogBatch(ctx, store.LogBatch{Number: 1}, []store.Position{{CreatedAt: e.CreatedAt, ID: e.ID}}),
 			tx.DropLogBatch(ctx, 1, []store.Position{{CreatedAt: e.CreatedAt, ID: e.ID}}),
 		); err != nil {
@@ -93,6 +94,15 @@ func requests(t *testing.T, s *sqlite.Store) {
 				_, err = tx.CountParcels(ctx, f)
 				fail(err)
 			}
+			for _, f := range []store.DefinitionFilter{
+				{}, {Kind: "proxy"}, {Kind: "proxy", IDs: []string{"d"}}, {Kind: "proxy", Name: "a*"}, {ApplicationID: "a"}, {Kind: "proxy", ApplicationID: "a"},
+				{Kind: "proxy", ApplicationID: "a", IDs: []string{"d"}, Name: "a"},
+			} {
+				_, err := tx.Definitions(ctx, f, p)
+				fail(err)
+				_, err = tx.CountDefinitions(ctx, f)
+				fail(err)
+			}
 		}
 		for _, read := range []func() error{
 			func() error { _, err := tx.Session(ctx, "s"); return err },
@@ -100,6 +110,8 @@ func requests(t *testing.T, s *sqlite.Store) {
 			func() error { _, err := tx.SessionByNonce(ctx, []byte("n")); return err },
 			func() error { _, err := tx.CountSessions(ctx, store.SessionFilter{Now: 1}); return err },
 			func() error { _, err := tx.Parcel(ctx, "job", "p"); return err },
+			func() error { _, err := tx.Definition(ctx, "proxy", "d"); return err },
+			func() error { _, err := tx.DefinitionByKey(ctx, []byte("k")); return err },
 			func() error { _, err := tx.TenantRow(ctx); return err },
 			func() error { _, err := tx.Keysets(ctx); return err },
 			func() error { _, err := tx.Mark(ctx, "m"); return err },
@@ -137,7 +149,7 @@ func requests(t *testing.T, s *sqlite.Store) {
 	fail(s.AllTenants().PutSetting(ctx, "x", []byte("y")))
 	fail(s.Update(ctx, tenantA, func(tx store.Tx) error {
 		return errors.Join(tx.DeleteKey(ctx, "a", "k"), tx.DeleteApplication(ctx, "a"), tx.DeleteToken(ctx, tok.ID), tx.DestroyKeysets(ctx),
-			tx.DeleteSession(ctx, "s"), tx.DeleteParcel(ctx, "job", "p"))
+			tx.DeleteSession(ctx, "s"), tx.DeleteParcel(ctx, "job", "p"), tx.DeleteDefinition(ctx, "proxy", "d"))
 	}))
 }
 

@@ -45,7 +45,8 @@ func TestDeletedBytesAreOverwrittenWhereTheyStood(t *testing.T) {
 		if err := s.Update(ctx, tenantA, func(tx store.Tx) error {
 			return errors.Join(tx.InsertToken(ctx, tok),
 				tx.InsertSession(ctx, store.Session{ID: tok.ID, KeyHash: []byte(tok.ID), NonceHash: []byte(tok.ID), Grant: tok.Data, Version: 1}),
-				tx.InsertParcel(ctx, store.Parcel{Kind: store.ParcelAnswer, ID: tok.ID, Contents: tok.Data, Version: 1}))
+				tx.InsertParcel(ctx, store.Parcel{Kind: store.ParcelAnswer, ID: tok.ID, Contents: tok.Data, Version: 1}),
+				tx.InsertDefinition(ctx, store.Definition{Kind: store.DefinitionProxy, ID: tok.ID, Contents: tok.Data, Version: 1}))
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +60,7 @@ func TestDeletedBytesAreOverwrittenWhereTheyStood(t *testing.T) {
 	for i, id := range ids {
 		if err := s.Update(ctx, tenantA, func(tx store.Tx) error {
 			if i%2 == 0 {
-				return errors.Join(tx.DeleteToken(ctx, id), tx.DeleteSession(ctx, id), tx.DeleteParcel(ctx, store.ParcelAnswer, id))
+				return errors.Join(tx.DeleteToken(ctx, id), tx.DeleteSession(ctx, id), tx.DeleteParcel(ctx, store.ParcelAnswer, id), tx.DeleteDefinition(ctx, store.DefinitionProxy, id))
 			}
 			tok, err := tx.Token(ctx, id)
 			if err != nil {
@@ -68,7 +69,8 @@ func TestDeletedBytesAreOverwrittenWhereTheyStood(t *testing.T) {
 			tok.Version, tok.Data, tok.Details = tok.Version+1, []byte("new"), nil
 			return errors.Join(tx.ReplaceToken(ctx, tok),
 				tx.ReplaceSession(ctx, store.Session{ID: id, Grant: []byte("new"), Version: 2}),
-				tx.ReplaceParcel(ctx, store.Parcel{Kind: store.ParcelAnswer, ID: id, Version: 2}))
+				tx.ReplaceParcel(ctx, store.Parcel{Kind: store.ParcelAnswer, ID: id, Version: 2}),
+				tx.ReplaceDefinition(ctx, store.Definition{Kind: store.DefinitionProxy, ID: id, Contents: []byte("new"), Version: 2}))
 		}); err != nil {
 			t.Fatal(err)
 		}

@@ -56,7 +56,7 @@ func (t *tx) ReplaceTenant(_ context.Context, r store.Tenant) error {
 // last, so that a stopped deletion is found and finished. Log batches stay.
 var tenantTables = []string{
 	"keysets", "application_keys", "applications", "tokens", "token_terms", "token_term_counts", "token_groups",
-	"sessions", "parcels", "marks", "log_unsealed", "log", "log_counts", "tenants",
+	"sessions", "parcels", "definitions", "marks", "log_unsealed", "log", "log_counts", "tenants",
 }
 
 // deletion removes a bounded number of rows of a table. Tables without row ids
@@ -71,6 +71,7 @@ var deletion = map[string]string{
 	"token_groups":      "(tenant_id, group_id) IN (SELECT tenant_id, group_id FROM token_groups WHERE tenant_id = ?1 LIMIT ?2)",
 	"sessions":          "row_id IN (SELECT row_id FROM sessions WHERE tenant_id = ?1 LIMIT ?2)",
 	"parcels":           "row_id IN (SELECT row_id FROM parcels WHERE tenant_id = ?1 LIMIT ?2)",
+	"definitions":       "row_id IN (SELECT row_id FROM definitions WHERE tenant_id = ?1 LIMIT ?2)",
 	"marks":             "(tenant_id, name) IN (SELECT tenant_id, name FROM marks WHERE tenant_id = ?1 LIMIT ?2)",
 	"log_unsealed":      "(tenant_id, created_at, id) IN (SELECT tenant_id, created_at, id FROM log_unsealed WHERE tenant_id = ?1 LIMIT ?2)",
 	"log":               "(tenant_id, created_at, id) IN (SELECT tenant_id, created_at, id FROM log WHERE tenant_id = ?1 LIMIT ?2)",

@@ -25,6 +25,8 @@ type contents struct {
 	SessionCount int64
 	Parcels      []store.Parcel
 	ParcelCount  int64
+	Definitions  []store.Definition
+	DefinitionN  int64
 	Log          []store.LogEntry
 	LogCount     int64
 	LogKinds     int64
@@ -62,6 +64,8 @@ func readAll(ctx context.Context, tx store.Tx) (c contents, err error) {
 		func() error { c.SessionCount, err = tx.CountSessions(ctx, living); return err },
 		func() error { c.Parcels, err = tx.Parcels(ctx, store.ParcelFilter{}, large); return err },
 		func() error { c.ParcelCount, err = tx.CountParcels(ctx, store.ParcelFilter{}); return err },
+		func() error { c.Definitions, err = tx.Definitions(ctx, store.DefinitionFilter{}, large); return err },
+		func() error { c.DefinitionN, err = tx.CountDefinitions(ctx, store.DefinitionFilter{}); return err },
 		func() error { c.Log, err = tx.Logs(ctx, store.LogFilter{}, large); return err },
 		func() error { c.LogCount, err = tx.CountLogs(ctx, store.LogFilter{}); return err },
 		func() error { c.LogKinds, err = tx.CountLogs(ctx, store.LogFilter{EntityType: "card"}); return err },
@@ -91,6 +95,9 @@ func readAll(ctx context.Context, tx store.Tx) (c contents, err error) {
 	if len(c.Sessions) == 0 {
 		c.Sessions = nil
 	}
+	if len(c.Definitions) == 0 {
+		c.Definitions = nil
+	}
 	return c, nil
 }
 
@@ -105,9 +112,9 @@ func (f *fixture) contents(tenant string) (c contents) {
 }
 
 // fill gives a tenant rows of every kind. They have the same ids in every
-// tenant: token 1, application 1 with key 1, session 1, job 1, entries 1 (sealed
-// in a batch, the first if there was none) and 2 (unsealed), keyset "data", and
-// a mark.
+// tenant: token 1, application 1 with key 1, session 1, job 1, proxy 1, entries 1
+// (sealed in a batch, the first if there was none) and 2 (unsealed), keyset
+// "data", and a mark.
 func (f *fixture) fill(id string) {
 	f.Helper()
 	f.update(id, func(ctx context.Context, tx store.Tx) error {
@@ -124,6 +131,7 @@ func (f *fixture) fill(id string) {
 			tx.InsertToken(ctx, token(1)),
 			tx.InsertSession(ctx, session(1)),
 			tx.InsertParcel(ctx, parcel(store.ParcelJob, 1)),
+			tx.InsertDefinition(ctx, definition(store.DefinitionProxy, 1)),
 			tx.AppendLog(ctx, entry(1), entry(2)),
 			tx.AppendLogBatch(ctx, batch(last.Number+1, 1), []store.Position{at(entry(1))}),
 		)
@@ -287,6 +295,33 @@ var methods = []method{
 	}},
 	{"CountParcels", false, nil, func(ctx context.Context, tx store.Tx) (int, error) {
 		return number(tx.CountParcels(ctx, store.ParcelFilter{Kind: store.ParcelJob, Group: parcel("", 1).Group}))
+	}},
+
+	{"InsertDefinition", true, nil, func(ctx context.Context, tx store.Tx) (int, error) {
+		return none(tx.InsertDefinition(ctx, definition(store.DefinitionProxy, 2)))
+	}},
+	{"Definition", false, store.ErrNotFound, func(ctx context.Context, tx store.Tx) (int, error) {
+		return one(tx.Definition(ctx, store.DefinitionProxy, definition("", 1).ID))
+	}},
+	{"DefinitionByKey", false, store.ErrNotFound, func(ctx context.Context, tx store.Tx) (int, error) {
+		return one(tx.DefinitionByKey(ctx, definition(store.DefinitionProxy, 1).KeyHash))
+	}},
+	{"ReplaceDefinition", true, store.ErrNotFound, func(ctx context.Context, tx store.Tx) (int, error) {
+		return none(tx.ReplaceDefinition(ctx, version2(definition(store.DefinitionProxy, 1), func(d *store.Definition) { d.Version, d.Name = 2, "Other" })))
+	}},
+	{"DeleteDefinition", true, store.ErrNotFound, func(ctx context.Context, tx store.Tx) (int, error) {
+		return none(tx.DeleteDefinition(ctx, store.DefinitionProxy, definition("", 1).ID))
+	}},
+	{"Definitions", false, nil, func(ctx context.Context, tx store.Tx) (int, error) {
+		byName, err := tx.Definitions(ctx, store.DefinitionFilter{Kind: store.DefinitionProxy, Name: "definition"}, large)
+		if err != nil {
+			return 0, err
+		}
+		byApplication, err := tx.Definitions(ctx, store.DefinitionFilter{ApplicationID: definition("", 1).ApplicationID}, large)
+		return len(byName) + len(byApplication), err
+	}},
+	{"CountDefinitions", false, nil, func(ctx context.Context, tx store.Tx) (int, error) {
+		return number(tx.CountDefinitions(ctx, store.DefinitionFilter{IDs: []string{definition("", 1).ID}}))
 	}},
 
 	{"AppendLog", true, nil, func(ctx context.Context, tx store.Tx) (int, error) { return none(tx.AppendLog(ctx, entry(3))) }},

@@ -43,6 +43,7 @@ func Run(t *testing.T, open Open) {
 		{"applications", applicationTests},
 		{"sessions", sessionTests},
 		{"parcels", parcelTests},
+		{"definitions", definitionTests},
 		{"tenants", tenantTests},
 		{"keysets and marks", keysetTests},
 		{"log", logTests},
@@ -172,6 +173,14 @@ func parcel(kind string, n int) store.Parcel {
 	return store.Parcel{
 		Kind: kind, ID: fmt.Sprintf("parcel-%05d", n), Group: "reactor 1", Owner: "application 1", Contents: fmt.Appendf(nil, "sealed contents %d", n),
 		Epoch: 7, CreatedAt: day + store.Time(n), DueAt: day + hour, ExpiresAt: day + 2*hour, Attempts: 3, Version: 1,
+	}
+}
+
+func definition(kind string, n int) store.Definition {
+	return store.Definition{
+		Kind: kind, ID: fmt.Sprintf("definition-%05d", n), Name: fmt.Sprintf("Definition %d", n), ApplicationID: "application 1",
+		KeyHash: fmt.Appendf(nil, "hash of %s %d", kind, n), Contents: fmt.Appendf(nil, "sealed contents %d", n),
+		CreatedBy: "somebody", CreatedAt: day + store.Time(n), ModifiedBy: "somebody else", ModifiedAt: day + second, Version: 1,
 	}
 }
 

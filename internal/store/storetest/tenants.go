@@ -71,7 +71,8 @@ func (f *fixture) fillMore(id string) {
 		for n := 10; n < 30; n++ {
 			if err := errors.Join(tx.InsertToken(ctx, varied(n)), tx.AppendLog(ctx, entry(n)), tx.InsertApplication(ctx, application(n)),
 				tx.InsertKey(ctx, key(application(n).ID, n)), tx.PutMark(ctx, fmt.Sprint("mark ", n), []byte("x")), tx.PutKeyset(ctx, keyset(fmt.Sprint("set ", n), 1)),
-				tx.InsertSession(ctx, session(n)), tx.InsertParcel(ctx, parcel(store.ParcelAnswer, n))); err != nil {
+				tx.InsertSession(ctx, session(n)), tx.InsertParcel(ctx, parcel(store.ParcelAnswer, n)),
+				tx.InsertDefinition(ctx, definition(store.DefinitionReactor, n))); err != nil {
 				return err
 			}
 		}
@@ -92,7 +93,7 @@ func tenantDeletion(f *fixture) {
 			})
 			c := f.contents(tenantA)
 			rowLast = len(c.Tenant) == 1
-			if gone := !rowLast; gone && (len(c.Keysets)+len(c.Applications)+len(c.Tokens)+len(c.Sessions)+len(c.Parcels)+len(c.Log)+len(c.Unsealed) > 0 || more) {
+			if gone := !rowLast; gone && (len(c.Keysets)+len(c.Applications)+len(c.Tokens)+len(c.Sessions)+len(c.Parcels)+len(c.Definitions)+len(c.Log)+len(c.Unsealed) > 0 || more) {
 				f.Fatalf("limit %d: the tenant's own row went before others", limit)
 			}
 			if !more && !slices.Equal(c.Groups, nil) {
@@ -165,7 +166,7 @@ func tenantDeletionOwnWrites(f *fixture) {
 	f.fill(tenantA)
 	f.update(tenantA, func(ctx context.Context, tx store.Tx) error {
 		if err := errors.Join(tx.InsertToken(ctx, token(2)), tx.AppendLog(ctx, entry(3)), tx.InsertSession(ctx, session(2)),
-			tx.InsertParcel(ctx, parcel(store.ParcelRun, 1))); err != nil {
+			tx.InsertParcel(ctx, parcel(store.ParcelRun, 1)), tx.InsertDefinition(ctx, definition(store.DefinitionReactor, 1))); err != nil {
 			return err
 		}
 		_, err := tx.DeleteTenantRows(ctx, 1000)

@@ -134,6 +134,8 @@ func readsOwnWrites(f *fixture) {
 			tx.DeleteSession(ctx, session(1).ID),
 			tx.InsertParcel(ctx, parcel(store.ParcelJob, 2)),
 			tx.DeleteParcel(ctx, store.ParcelJob, parcel("", 1).ID),
+			tx.InsertDefinition(ctx, definition(store.DefinitionProxy, 2)),
+			tx.DeleteDefinition(ctx, store.DefinitionProxy, definition("", 1).ID),
 			tx.InsertApplication(ctx, application(2)),
 			tx.InsertKey(ctx, key(application(2).ID, 2)),
 			tx.PutMark(ctx, markName, []byte("further")),
@@ -157,6 +159,7 @@ func readsOwnWrites(f *fixture) {
 		f.same("sessions", c.Sessions, []store.Session{session(2)})
 		f.same("parcels", c.Parcels, []store.Parcel{parcel(store.ParcelJob, 2)})
 		f.same("parcel count", c.ParcelCount, int64(1))
+		f.same("definitions", c.Definitions, []store.Definition{definition(store.DefinitionProxy, 2)})
 		f.same("mark", string(c.Mark), "further")
 		f.same("keysets", c.Keysets, []store.Keyset{keyset("data", 2)})
 		return nil
@@ -210,6 +213,12 @@ func failedWriteLeavesNothing(f *fixture) {
 		}},
 		{"DeleteParcel of one that is not there", func(ctx context.Context, tx store.Tx) error {
 			return tx.DeleteParcel(ctx, store.ParcelAnswer, parcel("", 1).ID)
+		}},
+		{"InsertDefinition with a hash that is taken", func(ctx context.Context, tx store.Tx) error {
+			return tx.InsertDefinition(ctx, version2(definition(store.DefinitionProxy, 1), func(d *store.Definition) { d.ID = "other" }))
+		}},
+		{"ReplaceDefinition with a stale version", func(ctx context.Context, tx store.Tx) error {
+			return tx.ReplaceDefinition(ctx, definition(store.DefinitionProxy, 1))
 		}},
 		{"PutKeyset with a stale version", func(ctx context.Context, tx store.Tx) error { return tx.PutKeyset(ctx, keyset("data", 1)) }},
 		{"AppendLog with an entry that is there", func(ctx context.Context, tx store.Tx) error {

@@ -42,9 +42,11 @@ func exactBytes(f *fixture) {
 		visit.ID, visit.KeyHash, visit.NonceHash, visit.Grant = name, k.Hash, k.Hash, value
 		p := parcel(name, 1)
 		p.Contents = value
+		d := definition(name, 1)
+		d.KeyHash, d.Contents = k.Hash, value
 		f.update(tenantA, func(ctx context.Context, tx store.Tx) error {
 			return errors.Join(tx.InsertToken(ctx, t), tx.InsertApplication(ctx, a), tx.InsertKey(ctx, k), tx.PutKeyset(ctx, s), tx.PutMark(ctx, name, value),
-				tx.InsertSession(ctx, visit), tx.InsertParcel(ctx, p))
+				tx.InsertSession(ctx, visit), tx.InsertParcel(ctx, p), tx.InsertDefinition(ctx, d))
 		})
 		f.view(tenantA, func(ctx context.Context, tx store.Tx) error {
 			gotToken, err := tx.Token(ctx, name)
@@ -75,12 +77,17 @@ func exactBytes(f *fixture) {
 			if err != nil {
 				return err
 			}
+			gotDefinition, err := tx.DefinitionByKey(ctx, k.Hash)
+			if err != nil {
+				return err
+			}
 			for part, same := range map[string]bool{
 				"data": bytes.Equal(gotToken.Data, value), "details": bytes.Equal(gotToken.Details, value),
 				"short-lived": bytes.Equal(gotToken.ShortLived, value), "rules": bytes.Equal(gotApplication.Rules, value),
 				"hash": bytes.Equal(gotKey.Hash, k.Hash), "mark": bytes.Equal(mark, value),
 				"grant": bytes.Equal(byKey.Grant, value) && bytes.Equal(byNonce.Grant, value), "contents": bytes.Equal(gotParcel.Contents, value),
-				"terms": len(found) == 1 && len(gotToken.Terms) == 1 && bytes.Equal(gotToken.Terms[0], t.Terms[0]),
+				"definition": bytes.Equal(gotDefinition.Contents, value) && bytes.Equal(gotDefinition.KeyHash, k.Hash),
+				"terms":      len(found) == 1 && len(gotToken.Terms) == 1 && bytes.Equal(gotToken.Terms[0], t.Terms[0]),
 			} {
 				if !same {
 					f.Errorf("%s: the %s did not come back as they were", name, part)
@@ -116,8 +123,10 @@ func exactIDs(f *fixture) {
 			s.ID = id
 			p := parcel(id, i)
 			p.ID, p.Group = id, id
+			d := definition(id, i)
+			d.ID, d.ApplicationID = id, id
 			if err := errors.Join(tx.InsertToken(ctx, t), tx.InsertApplication(ctx, a), tx.InsertKey(ctx, k), tx.PutMark(ctx, id, []byte(id)),
-				tx.InsertSession(ctx, s), tx.InsertParcel(ctx, p)); err != nil {
+				tx.InsertSession(ctx, s), tx.InsertParcel(ctx, p), tx.InsertDefinition(ctx, d)); err != nil {
 				return fmt.Errorf("name %d: %w", i, err)
 			}
 		}
@@ -133,13 +142,16 @@ func exactIDs(f *fixture) {
 			s, errSession := tx.Session(ctx, id)
 			p, errParcel := tx.Parcel(ctx, id, id)
 			inGroup, errGroup := tx.Parcels(ctx, store.ParcelFilter{Kind: id, Group: id}, large)
-			if err := errors.Join(errToken, errApplication, errKeys, errMark, errTerm, errSession, errParcel, errGroup); err != nil {
+			d, errDefinition := tx.Definition(ctx, id, id)
+			ofApplication, errList := tx.Definitions(ctx, store.DefinitionFilter{IDs: []string{id}, ApplicationID: id}, large)
+			if err := errors.Join(errToken, errApplication, errKeys, errMark, errTerm, errSession, errParcel, errGroup, errDefinition, errList); err != nil {
 				return fmt.Errorf("name %d: %w", i, err)
 			}
 			if t.ID != id || a.ID != id || len(keys) != 1 || keys[0].ID != id || keys[0].ApplicationID != id || string(mark) != id || len(byTerm) != 1 || byTerm[0].ID != id ||
-				s.ID != id || p.Kind != id || p.ID != id || len(inGroup) != 1 || inGroup[0].Group != id {
-				f.Errorf("name %d (%q): came back as %q, %q, %+v, %q, %d by term, %q, %q/%q, %d in its group",
-					i, id, t.ID, a.ID, keys, mark, len(byTerm), s.ID, p.Kind, p.ID, len(inGroup))
+				s.ID != id || p.Kind != id || p.ID != id || len(inGroup) != 1 || inGroup[0].Group != id ||
+				d.Kind != id || d.ID != id || len(ofApplication) != 1 || ofApplication[0].ID != id {
+				f.Errorf("name %d (%q): came back as %q, %q, %+v, %q, %d by term, %q, %q/%q, %d in its group, %q/%q, %d by application",
+					i, id, t.ID, a.ID, keys, mark, len(byTerm), s.ID, p.Kind, p.ID, len(inGroup), d.Kind, d.ID, len(ofApplication))
 			}
 		}
 		n, err := tx.CountTokens(ctx, store.TokenFilter{Now: day, IDs: names})
@@ -170,8 +182,11 @@ func exactTimes(f *fixture) {
 		s.CreatedAt, s.AuthorizedAt, s.ExpiresAt = want, want, want
 		p := parcel("kind", i)
 		p.CreatedAt, p.DueAt, p.ExpiresAt = want, want, want
+		d := definition("kind", i)
+		d.CreatedAt, d.ModifiedAt = want, want
 		f.update(tenantA, func(ctx context.Context, tx store.Tx) error {
-			return errors.Join(tx.InsertToken(ctx, t), tx.InsertApplication(ctx, a), tx.AppendLog(ctx, e), tx.InsertSession(ctx, s), tx.InsertParcel(ctx, p))
+			return errors.Join(tx.InsertToken(ctx, t), tx.InsertApplication(ctx, a), tx.AppendLog(ctx, e),
+				tx.InsertSession(ctx, s), tx.InsertParcel(ctx, p), tx.InsertDefinition(ctx, d))
 		})
 		f.view(tenantA, func(ctx context.Context, tx store.Tx) error {
 			gotToken, err := tx.Token(ctx, t.ID)
@@ -190,6 +205,11 @@ func exactTimes(f *fixture) {
 			if err != nil {
 				return err
 			}
+			gotDefinition, err := tx.Definition(ctx, d.Kind, d.ID)
+			if err != nil {
+				return err
+			}
+			f.same("definition at "+when.String(), gotDefinition, d)
 			gotEntry, err := tx.LogEntry(ctx, at(e))
 			f.same("session at "+when.String(), gotSession, s)
 			f.same("parcel at "+when.String(), gotParcel, p)
@@ -240,10 +260,12 @@ func absentStaysAbsent(f *fixture) {
 	a := store.Application{ID: "bare", Version: 1, CreatedAt: day}
 	s := store.Session{ID: "bare", KeyHash: []byte("k"), NonceHash: []byte("n"), CreatedAt: day}
 	p := store.Parcel{Kind: "kind", ID: "bare"}
+	d := store.Definition{Kind: "kind", ID: "bare"}
 	f.update(tenantA, func(ctx context.Context, tx store.Tx) error {
 		return errors.Join(
 			tx.InsertTenant(ctx, store.Tenant{}), tx.InsertToken(ctx, bare), tx.InsertToken(ctx, empty), tx.InsertApplication(ctx, a),
-			tx.InsertSession(ctx, s), tx.InsertParcel(ctx, p), tx.AppendLog(ctx, store.LogEntry{ID: uuid(1), CreatedAt: day}), tx.PutMark(ctx, "empty", []byte{}),
+			tx.InsertSession(ctx, s), tx.InsertParcel(ctx, p), tx.InsertDefinition(ctx, d),
+			tx.AppendLog(ctx, store.LogEntry{ID: uuid(1), CreatedAt: day}), tx.PutMark(ctx, "empty", []byte{}),
 			tx.AppendLogBatch(ctx, store.LogBatch{Number: 1}, nil))
 	})
 	f.view(tenantA, func(ctx context.Context, tx store.Tx) error {
@@ -274,6 +296,11 @@ func absentStaysAbsent(f *fixture) {
 			return err
 		}
 		f.same("parcel without the rest", gotParcel, p)
+		gotDefinition, err := tx.Definition(ctx, "kind", "bare")
+		if err != nil {
+			return err
+		}
+		f.same("definition without the rest", gotDefinition, d)
 		if mark, err := tx.Mark(ctx, "empty"); err != nil || len(mark) != 0 {
 			f.Errorf("empty mark: got %q, error %v; want it there and empty", mark, err)
 		}
@@ -304,16 +331,19 @@ func exactText(f *fixture) {
 	t.Type, t.Containers, t.CreatedBy, t.ModifiedBy = words[0], containers, words[1], words[2]
 	a := application(1)
 	a.Name, a.Permissions = words[0]+words[1]+words[2]+words[3], words
+	d := definition(words[0], 1)
+	d.Name, d.ApplicationID = strings.Join(words, " "), words[1]
 	e := entry(1)
 	e.Message, e.TraceID, e.EntityType, e.EntityID = words[0], words[1], words[2], words[3]
 	row := tenant(tenantA)
 	row.Settings, row.Name = settings, words[0]
 	f.update(tenantA, func(ctx context.Context, tx store.Tx) error {
-		return errors.Join(tx.InsertTenant(ctx, row), tx.InsertToken(ctx, t), tx.InsertApplication(ctx, a), tx.AppendLog(ctx, e))
+		return errors.Join(tx.InsertTenant(ctx, row), tx.InsertToken(ctx, t), tx.InsertApplication(ctx, a), tx.AppendLog(ctx, e), tx.InsertDefinition(ctx, d))
 	})
 	c := f.contents(tenantA)
 	f.same("tenant", c.Tenant, []store.Tenant{row})
 	f.same("tokens", c.Tokens, []store.Token{t})
 	f.same("applications", c.Applications, []store.Application{a})
 	f.same("log", c.Log, []store.LogEntry{e})
+	f.same("definitions", c.Definitions, []store.Definition{d})
 }
