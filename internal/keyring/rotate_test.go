@@ -215,8 +215,8 @@ func TestAKilledRotationGoesOnWhereItStopped(t *testing.T) {
 		if used := w.readable(id, keys); len(used) != 1 || used[keys.Primary()] != 53 {
 			t.Fatalf("killed at call %d: values by key %v, primary %d", n, used, keys.Primary())
 		}
-		if used := w.furniture(id); len(used) != 1 || used[keys.Primary()] != 5 {
-			t.Fatalf("killed at call %d: values of sessions and parcels by key %v, primary %d", n, used, keys.Primary())
+		if used := w.furniture(id); len(used) != 1 || used[keys.Primary()] != 7 {
+			t.Fatalf("killed at call %d: values of sessions, parcels and definitions by key %v, primary %d", n, used, keys.Primary())
 		}
 		if err := w.openCVC(w.ring, id, cvc); err != nil {
 			t.Fatalf("killed at call %d: Open of a short-lived value = %v", n, err)
@@ -296,7 +296,7 @@ func TestNoRequestFailsDuringARotation(t *testing.T) {
 }
 
 func TestARotationBeginsAStepAgainWhenRowsChangeMeanwhile(t *testing.T) {
-	for _, call := range []string{"PutKeyset", "PutMark", "ReplaceToken", "ReplaceSession", "ReplaceParcel"} {
+	for _, call := range []string{"PutKeyset", "PutMark", "ReplaceToken", "ReplaceSession", "ReplaceParcel", "ReplaceDefinition"} {
 		w := newWorld(t)
 		tenant := w.tenant()
 		w.fill(tenant, 2, 0)

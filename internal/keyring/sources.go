@@ -16,8 +16,10 @@ const (
 	FieldApplicationRules = "application.rules"
 	FieldTenantSecrets    = "tenant.secrets"
 	FieldSessionGrant     = "session.grant"
-	// FieldParcel is of a parcel whose record is what store.Parcel.Record says.
-	FieldParcel = "parcel.contents"
+	// The records of these are what store.Parcel.Record and
+	// store.Definition.Record say.
+	FieldParcel     = "parcel.contents"
+	FieldDefinition = "definition.contents"
 	// FieldTokenCursor is of places in lists, which callers keep and rows never do.
 	FieldTokenCursor = "token.cursor"
 )
@@ -33,6 +35,7 @@ var sources = []source{
 	{"tenant", tenantRow},
 	{"sessions", sessionRows},
 	{"parcels", parcelRows},
+	{"definitions", definitionRows},
 }
 
 // source is a kind of row with sealed values.
@@ -149,6 +152,24 @@ func parcelRows(ctx context.Context, tx store.Tx, after *store.Position, limit i
 		}
 		if p.Epoch == 0 {
 			rows[i].values = []sealedValue{{FieldParcel, &p.Contents}}
+		}
+	}
+	return rows, err
+}
+
+func definitionRows(ctx context.Context, tx store.Tx, after *store.Position, limit int) ([]sealedRow, error) {
+	definitions, err := tx.Definitions(ctx, store.DefinitionFilter{}, store.Page{After: after, Limit: limit})
+	rows := make([]sealedRow, len(definitions))
+	for i := range definitions {
+		d := &definitions[i]
+		rows[i] = sealedRow{
+			record: d.Record(),
+			at:     store.Position{CreatedAt: d.CreatedAt, ID: d.ID, Kind: d.Kind},
+			values: []sealedValue{{FieldDefinition, &d.Contents}},
+			put: func() error {
+				d.Version++
+				return tx.ReplaceDefinition(ctx, *d)
+			},
 		}
 	}
 	return rows, err

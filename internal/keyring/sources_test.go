@@ -11,12 +11,15 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
 
-var parcelKinds = []string{store.ParcelAnswer, store.ParcelJob, store.ParcelResult, store.ParcelRun}
+var (
+	parcelKinds     = []string{store.ParcelAnswer, store.ParcelJob, store.ParcelResult, store.ParcelRun}
+	definitionKinds = []string{store.DefinitionReactor, store.DefinitionProxy}
+)
 
-// furnish gives a tenant n sessions, some of them expired, and n parcels of each
-// kind, all with the same ids and of one instant: some are empty, and one of
-// each kind is under an epoch key. It returns how many values it sealed with
-// the data key.
+// furnish gives a tenant n sessions, some of them expired, and n parcels and
+// definitions of each kind, all with the same ids and of one instant: some
+// parcels are empty, and one of each kind is under an epoch key. It returns how
+// many values it sealed with the data key.
 func (w *world) furnish(tenant string, n int) (values int) {
 	w.t.Helper()
 	ctx, keys := w.t.Context(), w.keys(tenant)
@@ -61,6 +64,16 @@ func (w *world) furnish(tenant string, n int) (values int) {
 				return err
 			}
 		}
+		for _, kind := range definitionKinds {
+			for i := range n {
+				d := store.Definition{Kind: kind, ID: fmt.Sprintf("definition-%03d", i), CreatedAt: store.At(start), Version: 1}
+				d.Contents = mustSeal(w.t, keys, d.Record(), keyring.FieldDefinition, "contents of "+d.Record())
+				values++
+				if err := tx.InsertDefinition(ctx, d); err != nil {
+					return err
+				}
+			}
+		}
 		return nil
 	})
 	return values
@@ -88,6 +101,13 @@ func (w *world) furniture(tenant string) map[uint32]int {
 		for _, s := range sessions {
 			check(s.ID, keyring.FieldSessionGrant, "grant of "+s.ID, s.Grant)
 		}
+		definitions, err := tx.Definitions(ctx, store.DefinitionFilter{}, store.Page{Limit: 1000})
+		if err != nil {
+			return err
+		}
+		for _, d := range definitions {
+			check(d.Record(), keyring.FieldDefinition, "contents of "+d.Record(), d.Contents)
+		}
 		parcels, err := tx.Parcels(ctx, store.ParcelFilter{}, store.Page{Limit: 1000})
 		for _, p := range parcels {
 			switch {
@@ -111,7 +131,7 @@ func (w *world) furniture(tenant string) map[uint32]int {
 	return used
 }
 
-func TestRotateTenantSealsSessionsAndParcelsAnew(t *testing.T) {
+func TestRotateTenantSealsRowsOfEveryKindAnew(t *testing.T) {
 	w := newWorld(t)
 	tenant := w.tenant()
 	values := w.furnish(tenant, 30) // more than a batch of each
@@ -120,8 +140,8 @@ func TestRotateTenantSealsSessionsAndParcelsAnew(t *testing.T) {
 	if err := w.ring.RotateTenant(t.Context(), tenant, func(at keyring.Rotation) { last = at }); err != nil {
 		t.Fatalf("RotateTenant = %v", err)
 	}
-	if last.Seen != 30+4*31+1 || last.Resealed != int64(values) || last.Damaged != 0 { // and the tenant's row
-		t.Errorf("rotation saw %d rows, sealed %d anew, found %d damaged, want 155, %d, 0", last.Seen, last.Resealed, last.Damaged, values)
+	if last.Seen != 30+4*31+2*30+1 || last.Resealed != int64(values) || last.Damaged != 0 { // and the tenant's row
+		t.Errorf("rotation saw %d rows, sealed %d anew, found %d damaged, want 215, %d, 0", last.Seen, last.Resealed, last.Damaged, values)
 	}
 	key := w.keys(tenant).Primary()
 	if used := w.furniture(tenant); len(used) != 1 || used[key] != values || key == old {
@@ -135,9 +155,16 @@ func TestRotateTenantSealsSessionsAndParcelsAnew(t *testing.T) {
 }
 
 // A value that is moved to another row does not open, be it one of the same id.
-func TestAParcelOpensOnlyAsItsKind(t *testing.T) {
+func TestARowOpensOnlyAsItsKind(t *testing.T) {
 	w := newWorld(t)
 	keys := w.keys(w.tenant())
+	d := store.Definition{Kind: store.DefinitionProxy, ID: "1"}
+	contents := mustSeal(t, keys, d.Record(), keyring.FieldDefinition, "a proxy")
+	for _, other := range []store.Definition{{Kind: store.DefinitionReactor, ID: "1"}, {Kind: store.DefinitionProxy, ID: "2"}} {
+		if _, err := keys.Open(other.Record(), keyring.FieldDefinition, contents); !errors.Is(err, keyring.ErrDamaged) {
+			t.Errorf("Open as %s = %v, want ErrDamaged", other.Record(), err)
+		}
+	}
 	p := store.Parcel{Kind: store.ParcelJob, ID: "1"}
 	sealed := mustSeal(t, keys, p.Record(), keyring.FieldParcel, "a job")
 	for _, other := range []store.Parcel{{Kind: store.ParcelResult, ID: "1"}, {Kind: store.ParcelJob, ID: "2"}, {ID: "1"}} {
@@ -152,6 +179,7 @@ func TestASealedRowOfAnyKindKeepsItsKey(t *testing.T) {
 	w := newWorld(t)
 	ctx := t.Context()
 	parcel := store.Parcel{Kind: store.ParcelJob, ID: "late", Version: 1}
+	definition := store.Definition{Kind: store.DefinitionProxy, ID: "late", Version: 1}
 	for name, test := range map[string]struct {
 		record, field string
 		put           func(tx store.Tx, sealed []byte) error
@@ -171,6 +199,16 @@ func TestASealedRowOfAnyKindKeepsItsKey(t *testing.T) {
 			func(tx store.Tx) ([]byte, error) {
 				p, err := tx.Parcel(ctx, parcel.Kind, parcel.ID)
 				return p.Contents, err
+			}},
+		"a definition": {definition.Record(), keyring.FieldDefinition,
+			func(tx store.Tx, sealed []byte) error {
+				d := definition
+				d.Contents = sealed
+				return tx.InsertDefinition(ctx, d)
+			},
+			func(tx store.Tx) ([]byte, error) {
+				d, err := tx.Definition(ctx, definition.Kind, definition.ID)
+				return d.Contents, err
 			}},
 	} {
 		tenant := w.tenant()

@@ -437,6 +437,10 @@ func (x *watchedTx) ReplaceParcel(ctx context.Context, p store.Parcel) error {
 	return errors.Join(x.call("ReplaceParcel"), x.Tx.ReplaceParcel(ctx, p))
 }
 
+func (x *watchedTx) ReplaceDefinition(ctx context.Context, d store.Definition) error {
+	return errors.Join(x.call("ReplaceDefinition"), x.Tx.ReplaceDefinition(ctx, d))
+}
+
 type watchedTenants struct {
 	store.AllTenants
 	*watch
