@@ -38,7 +38,8 @@ type DefinitionFilter struct {
 	Kind string
 	IDs  []string
 	// Name is a part of the name or, with a star for any run of characters in
-	// it, the whole. The case of letters does not count.
+	// it, the whole. The case of letters does not count. Whoever takes it from a
+	// caller bounds its length.
 	Name          string
 	ApplicationID string
 }
