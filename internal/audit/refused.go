@@ -31,8 +31,9 @@ const refusedTimeout = 5 * time.Second
 // *access.Denial, other errors make none. It is called once for each request,
 // where the answer is made. The entries of one application and all of its
 // sessions are bounded, because anyone with a public key can make sessions; an
-// entry that is left out is counted. A failure to write is logged and changes
-// nothing for the caller, who is refused anyway.
+// entry that is left out, for that or because the tenant is gone, is counted. A
+// failure to write is logged and changes nothing for the caller, who is refused
+// anyway.
 func (s *Service) Refused(ctx context.Context, c access.Caller, err error, a Attempt) {
 	var denial *access.Denial
 	if c.Tenant() == "" || !errors.As(err, &denial) {
@@ -48,6 +49,10 @@ func (s *Service) Refused(ctx context.Context, c access.Caller, err error, a Att
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), refusedTimeout)
 	defer cancel()
 	err = s.store.Update(ctx, c.Tenant(), func(tx store.Tx) error { return tx.AppendLog(ctx, entry) })
+	if errors.Is(err, store.ErrNoTenant) {
+		s.refused.suppressed.Inc() // the tenant was deleted meanwhile: there is no log
+		return
+	}
 	if err != nil {
 		s.refused.failed.Inc()
 		s.log.Error("a refused attempt could not be logged", "tenant", c.Tenant(), "error", err)

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -9,9 +10,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
+
+var errNoTenant = fault.New(fault.NotFound, "no such tenant")
 
 // Options are the settings of a Service and of a Sealer. The zero Options are
 // good ones.
@@ -74,6 +78,9 @@ func (s *Service) List(ctx context.Context, c access.Caller, f store.LogFilter, 
 	}
 	entry := Entry(c, s.now(), Log, Many, Read)
 	err = s.store.Update(ctx, c.Tenant(), func(tx store.Tx) error { return tx.AppendLog(ctx, entry) })
+	if errors.Is(err, store.ErrNoTenant) {
+		return nil, 0, errNoTenant
+	}
 	if err != nil {
 		return nil, 0, fmt.Errorf("audit: log the reading of the log: %w", err)
 	}

@@ -76,8 +76,7 @@ func (s *Service) logged(ctx context.Context, c access.Caller, entityType, entit
 }
 
 // update runs fn on the rows of the caller's tenant, unless that is gone or
-// going: a request that was let in before must not leave rows behind those
-// that a deletion removes.
+// going. The store would keep nothing of it anyway; to look first is to say why.
 func (s *Service) update(ctx context.Context, c access.Caller, fn func(store.Tx) error) error {
 	err := s.store.Update(ctx, c.Tenant(), func(tx store.Tx) error {
 		t, err := tx.TenantRow(ctx)

@@ -21,7 +21,8 @@ var (
 	ErrExists = errors.New("store: already exists")
 	// ErrConflict says that a row changed since it was read.
 	ErrConflict = errors.New("store: changed meanwhile")
-	// ErrNoTenant says that a transaction was asked for without a tenant.
+	// ErrNoTenant says that a transaction was asked for without a tenant, or
+	// wrote for one that is not there or is being deleted.
 	ErrNoTenant = errors.New("store: no tenant")
 	// ErrReadOnly says that a View tried to write.
 	ErrReadOnly = errors.New("store: a view cannot write")
@@ -49,6 +50,13 @@ type Store interface {
 	// the latest, by Update. A function that lets the error of a write pass
 	// keeps no part of that write, and perhaps nothing at all: then Update
 	// reports it.
+	//
+	// What is written for a tenant that has no row, or whose row says Deleting,
+	// is not kept: Update reports ErrNoTenant. So nothing comes in behind a
+	// deletion, whatever its writer saw before. A transaction that inserts the
+	// tenant, or marks it as Deleting, writes as for any other. What deletions
+	// need is let through: DestroyKeysets, DeleteTenantRows, AppendLogBatch,
+	// and a PutKeyset that replaces, so that the last batch can be signed.
 	Update(ctx context.Context, tenant string, fn func(Tx) error) error
 
 	// AllTenants is the one door to work that crosses tenants: sweeps and the

@@ -24,7 +24,8 @@ type TenantRows interface {
 	InsertTenant(ctx context.Context, t Tenant) error
 	// TenantRow returns the row of this transaction's tenant.
 	TenantRow(ctx context.Context) (Tenant, error)
-	// ReplaceTenant changes the row of this transaction's tenant.
+	// ReplaceTenant changes the row of this transaction's tenant. ErrNotFound
+	// when it is not there or says Deleting already: that is not taken back.
 	ReplaceTenant(ctx context.Context, t Tenant) error
 	// DeleteTenantRows removes up to limit rows of the tenant, its own row
 	// last, and reports whether any are left. The log batches stay: an

@@ -73,7 +73,7 @@ func (s *Service) insert(ctx context.Context, c access.Caller, keys *keyring.Key
 	}
 	for meetings := 0; ; {
 		taken := make(map[*pending]bool)
-		err := s.store.Update(ctx, c.Tenant(), func(tx store.Tx) error {
+		err := s.update(ctx, c, func(tx store.Tx) error {
 			made = make([]Token, 0, len(list)) // a transaction may run again
 			clear(taken)
 			if err := s.insertAll(ctx, tx, c, keys, list, &made, taken); err != nil {

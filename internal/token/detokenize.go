@@ -55,7 +55,7 @@ func (s *Service) gather(ctx context.Context, c access.Caller, p access.Permissi
 		return nil, err
 	}
 	var found shown
-	err = s.store.Update(ctx, c.Tenant(), func(tx store.Tx) error {
+	err = s.update(ctx, c, func(tx store.Tx) error {
 		found = shown{} // a transaction may run again
 		var missing []string
 		entries := slices.Clone(also)

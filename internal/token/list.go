@@ -134,7 +134,7 @@ func (s *Service) choose(ctx context.Context, c access.Caller, perm access.Permi
 	if err != nil || len(found.rows) == 0 {
 		return nil, err
 	}
-	err = s.store.Update(ctx, c.Tenant(), func(tx store.Tx) error { return tx.AppendLog(ctx, found.entries(c, s.now())...) })
+	err = s.update(ctx, c, func(tx store.Tx) error { return tx.AppendLog(ctx, found.entries(c, s.now())...) })
 	if err != nil {
 		return nil, fmt.Errorf("log what is shown: %w", err)
 	}

@@ -102,7 +102,7 @@ func (s *Service) Get(ctx context.Context, c access.Caller, id string) (Token, e
 		return Token{}, err
 	}
 	var found shown
-	err = s.store.Update(ctx, c.Tenant(), func(tx store.Tx) error {
+	err = s.update(ctx, c, func(tx store.Tx) error {
 		found = shown{} // a transaction may run again
 		row, err := s.live(ctx, tx, id)
 		if err != nil {
@@ -133,7 +133,7 @@ func (s *Service) Delete(ctx context.Context, c access.Caller, id string) error 
 	if err := c.RequireSomewhere(access.TokenDelete); err != nil {
 		return err
 	}
-	return s.store.Update(ctx, c.Tenant(), func(tx store.Tx) error {
+	return s.update(ctx, c, func(tx store.Tx) error {
 		row, err := s.live(ctx, tx, id)
 		if err != nil {
 			return err

@@ -121,6 +121,16 @@ func (s *Service) keysOf(ctx context.Context, c access.Caller) (*keyring.Keys, e
 	return keys, nil
 }
 
+// update runs fn on the rows of the caller's tenant. The store keeps nothing
+// for a tenant that was deleted since its keys were asked for.
+func (s *Service) update(ctx context.Context, c access.Caller, fn func(store.Tx) error) error {
+	err := s.store.Update(ctx, c.Tenant(), fn)
+	if errors.Is(err, store.ErrNoTenant) {
+		return errNoTenant
+	}
+	return err
+}
+
 // begin asks first whether there is anything that the caller could do, then
 // for what every call needs: the tenant's keys and settings.
 func (s *Service) begin(ctx context.Context, c access.Caller, p access.Permission) (keys *keyring.Keys, set settings, err error) {

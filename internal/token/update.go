@@ -60,7 +60,7 @@ func (s *Service) Update(ctx context.Context, c access.Caller, id string, patch 
 				return Token{}, err
 			}
 		}
-		err := s.store.Update(ctx, c.Tenant(), func(tx store.Tx) error {
+		err := s.update(ctx, c, func(tx store.Tx) error {
 			now := ahead
 			current, err := u.read(ctx, tx, id)
 			if err != nil {

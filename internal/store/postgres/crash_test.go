@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tokenkeep/tokenkeep/internal/store"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 const tenantA, tenantB = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
@@ -49,6 +50,9 @@ func (l *ledger) read() []event {
 // Inserts are gathered with those of others, deletions read first and are not.
 // A store that is not available is waited for.
 func work(ctx context.Context, s store.Store, note func(what, id string), next func() bool) error {
+	if err := storetest.AddTenants(ctx, s, tenantA); err != nil {
+		return err
+	}
 	last := ""
 	// Who is refused waits a little, as a client would.
 	refuse := func(what, id string) { note(what, id); time.Sleep(5 * time.Millisecond) }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"sync"
+
+	"github.com/tokenkeep/tokenkeep/internal/store"
 )
 
 const (
@@ -117,7 +119,7 @@ func (g *gatherer) lead(tenant tenantKey, group []*member) error {
 
 // shared reports whether an error concerns all members of a group alike.
 func shared(err error) bool {
-	for _, e := range []error{errAgain, errLost, errUnknown, errUnreachable} {
+	for _, e := range []error{errAgain, errLost, errUnknown, errUnreachable, store.ErrNoTenant} {
 		if errors.Is(err, e) {
 			return true
 		}
@@ -148,7 +150,7 @@ func (g *gatherer) handOver(tenant tenantKey) {
 
 // commitRows writes rows in a transaction of its own.
 func (s *Store) commitRows(ctx context.Context, tenant tenantKey, r *rows) error {
-	t := &tx{store: s, tenant: tenant, begin: beginUpdate}
+	t := &tx{store: s, tenant: tenant, begin: beginUpdate, needsTenant: true}
 	defer t.end()
 	if err := t.connect(ctx); err != nil {
 		return err

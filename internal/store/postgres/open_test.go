@@ -378,7 +378,7 @@ func TestDestroyedKeysLeaveNoBytes(t *testing.T) {
 // TestARewriteWaitsForNobody holds the table as a dump does.
 func TestARewriteWaitsForNobody(t *testing.T) {
 	database := pgtest.Database(t)
-	s := open(t, database, postgres.Options{})
+	s := openBare(t, database, postgres.Options{})
 	ctx := t.Context()
 	fill(t, s, tenantA)
 	dump, err := pgx.Connect(ctx, database)

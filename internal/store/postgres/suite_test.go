@@ -17,8 +17,26 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
-// open opens the store in a database for the length of a test.
+// open opens the store in a database for the length of a test, with some tenants.
 func open(t testing.TB, url string, o postgres.Options) *postgres.Store {
+	t.Helper()
+	s := openBare(t, url, o)
+	if err := storetest.AddTenants(t.Context(), s, tenants()...); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// tenants are those that the tests write for.
+func tenants() []string {
+	list := []string{tenantA, tenantB}
+	for n := range int64(8) {
+		list = append(list, benchTenant(n))
+	}
+	return list
+}
+
+func openBare(t testing.TB, url string, o postgres.Options) *postgres.Store {
 	t.Helper()
 	return openTraced(t, url, o, nil, nil)
 }

@@ -35,8 +35,10 @@ func encodeSettings(settings map[string]string) string {
 }
 
 func (t *tx) InsertTenant(_ context.Context, r store.Tenant) error {
-	return t.later(step{doing: "insert tenant", text: "INSERT INTO tenants (" + tenantColumns + ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+	err := t.later(step{doing: "insert tenant", text: "INSERT INTO tenants (" + tenantColumns + ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
 		args: []any{r.Name, encodeSettings(r.Settings), r.CreatedBy, int64(r.CreatedAt), r.ModifiedBy, int64(r.ModifiedAt), r.Deleting, r.Secrets}})
+	t.hasTenant = t.hasTenant || err == nil
+	return err
 }
 
 func (t *tx) TenantRow(ctx context.Context) (r store.Tenant, err error) {
@@ -46,9 +48,11 @@ func (t *tx) TenantRow(ctx context.Context) (r store.Tenant, err error) {
 }
 
 func (t *tx) ReplaceTenant(ctx context.Context, r store.Tenant) error {
-	return t.changeOne(ctx, store.ErrNotFound, step{doing: "replace tenant",
-		text: "UPDATE tenants SET name = $2, settings = $3, modified_by = $4, modified_at = $5, deleting = $6, secrets = $7 WHERE tenant_id = $1",
+	err := t.changeOne(ctx, store.ErrNotFound, step{doing: "replace tenant",
+		text: "UPDATE tenants SET name = $2, settings = $3, modified_by = $4, modified_at = $5, deleting = $6, secrets = $7 WHERE tenant_id = $1 AND NOT deleting",
 		args: []any{r.Name, encodeSettings(r.Settings), r.ModifiedBy, int64(r.ModifiedAt), r.Deleting, r.Secrets}})
+	t.hasTenant = t.hasTenant || err == nil
+	return err
 }
 
 // keys of the tables that a tenant's deletion empties, behind the tenant.
@@ -64,6 +68,8 @@ func (t *tx) DeleteTenantRows(ctx context.Context, limit int) (more bool, err er
 	}
 	clear(t.seen)
 	t.scrub = true
+	// What was written before goes too, now or before the tenant's own row.
+	defer func() { t.needsTenant, t.hasTenant = false, false }()
 	left := int64(limit)
 	for i, table := range tenantTables {
 		// Counters must not come back after their rows have gone.
@@ -173,15 +179,19 @@ func (t *tx) PutKeyset(ctx context.Context, k store.Keyset) error {
 			args: []any{k.Purpose, orEmpty(k.Wrapped), k.KEK, k.Version, int64(k.CreatedAt), int64(k.ModifiedAt)}})
 	}
 	t.scrub = true
-	return t.changeOne(ctx, store.ErrConflict, step{doing: "replace keyset",
-		text: "UPDATE keysets SET wrapped = $3, kek = $4, version = $5, modified_at = $6 WHERE tenant_id = $1 AND purpose = $2 AND version = $5 - 1",
-		args: []any{k.Purpose, orEmpty(k.Wrapped), k.KEK, k.Version, int64(k.ModifiedAt)}})
+	return t.spared(func() error {
+		return t.changeOne(ctx, store.ErrConflict, step{doing: "replace keyset",
+			text: "UPDATE keysets SET wrapped = $3, kek = $4, version = $5, modified_at = $6 WHERE tenant_id = $1 AND purpose = $2 AND version = $5 - 1",
+			args: []any{k.Purpose, orEmpty(k.Wrapped), k.KEK, k.Version, int64(k.ModifiedAt)}})
+	})
 }
 
 // DestroyKeysets removes the rows; their bytes go when tidy rewrites the table.
 func (t *tx) DestroyKeysets(_ context.Context) error {
 	t.scrub = true
-	return t.later(step{doing: "destroy keysets", text: "DELETE FROM keysets WHERE tenant_id = $1"})
+	return t.spared(func() error {
+		return t.later(step{doing: "destroy keysets", text: "DELETE FROM keysets WHERE tenant_id = $1"})
+	})
 }
 
 func (t *tx) Mark(ctx context.Context, name string) (value []byte, err error) {

@@ -32,6 +32,8 @@ type step struct {
 	args  []any
 	// taken is what a key that is there already means, if not store.ErrExists.
 	taken error
+	// empty is what a value that is missing where one must be means.
+	empty error
 	// changed gets the number of rows that the statement changed.
 	changed *int64
 	// rows reads what the statement returns. It may be called again, from the
@@ -59,6 +61,9 @@ type tx struct {
 	seen map[string]store.Token
 	// sent says that writes have been sent without the commit.
 	sent bool
+	// needsTenant says that what was written may only be kept if the tenant is
+	// there; hasTenant that the transaction has seen to that itself.
+	needsTenant, hasTenant bool
 	// scrub asks for the table of keysets to be rewritten after the commit,
 	// because it holds copies of what the transaction destroyed.
 	scrub bool
@@ -108,6 +113,7 @@ func (t *tx) later(s step) error {
 		return errUnstorable
 	}
 	t.settleRows()
+	t.needsTenant = true
 	t.waiting = append(t.waiting, s)
 	return nil
 }
@@ -121,10 +127,20 @@ func (t *tx) now(ctx context.Context, s step) (n int64, err error) {
 		return 0, errUnstorable
 	}
 	t.settleRows()
+	t.needsTenant = true
 	s.changed = &n
 	err = t.roundTrip(ctx, s)
 	t.sent = true
 	return n, err
+}
+
+// spared runs a write that a tenant need not be there for.
+func (t *tx) spared(write func() error) error {
+	t.settleRows()
+	needs := t.needsTenant
+	err := write()
+	t.needsTenant = needs
+	return err
 }
 
 // changeOne writes at once what must change one row, and returns missing otherwise.
@@ -192,7 +208,9 @@ func list[T any](ctx context.Context, t *tx, doing, text string, args []any, sca
 // settleRows puts the rows that were written behind the statements that were
 // written before them, so that the order stays. Counters wait for the end.
 func (t *tx) settleRows() {
-	t.waiting = append(t.waiting, t.rows.statements()...)
+	statements := t.rows.statements()
+	t.needsTenant = t.needsTenant || len(statements) > 0
+	t.waiting = append(t.waiting, statements...)
 	t.rows.settled()
 }
 
@@ -377,7 +395,9 @@ type unreadableError struct{ error }
 // stepError maps the error of a step.
 func stepError(c *pgxpool.Conn, s step, err error) error {
 	var unreadable unreadableError
-	switch _, refused := refusal(err); {
+	switch pe, refused := refusal(err); {
+	case refused && pe.Code == "23502" && s.empty != nil: // not_null_violation
+		return fmt.Errorf("postgres: %s: %w", s.doing, s.empty)
 	case errors.Is(err, errRolledBack):
 		return err
 	case errors.As(err, &unreadable):

@@ -127,6 +127,12 @@ func (t *tx) commit(ctx context.Context) error {
 	return err
 }
 
+// nameForTenant names a commit that may only be kept if the tenant is there and
+// not being deleted: otherwise there is no value where one must be. What it
+// reads is a read like any other of a serializable transaction, so no deletion
+// that it does not see comes before it. It costs no round trip.
+const nameForTenant = "INSERT INTO commits (tenant_id, id, kept) VALUES ($1, $2, (SELECT true FROM tenants WHERE tenant_id = $1 AND NOT deleting))"
+
 // seal sends the last statements of the transaction with its commit. It
 // returns nil when they are kept, and any error means that they are not; but
 // for errUnknown.
@@ -136,8 +142,12 @@ func (t *tx) seal(ctx context.Context, steps []step) error {
 		return fmt.Errorf("postgres: name a commit: %w", err)
 	}
 	mark := pgtype.UUID{Bytes: id, Valid: true}
+	name := step{doing: "name the commit", text: "INSERT INTO commits (tenant_id, id, kept) VALUES ($1, $2, true)", args: []any{mark}, taken: errLost}
+	if t.needsTenant && !t.hasTenant {
+		name.text, name.empty = nameForTenant, store.ErrNoTenant
+	}
 	all := make([]step, 0, len(steps)+2)
-	all = append(all, step{doing: "name the commit", text: "INSERT INTO commits (tenant_id, id, kept) VALUES ($1, $2, true)", args: []any{mark}, taken: errLost})
+	all = append(all, name)
 	all = append(append(all, steps...), step{doing: "commit", text: commit})
 	err = exchange(ctx, t.conn, t.tenant, t.opening(), all)
 	if err == nil || !errors.Is(err, errLost) || !t.conn.Conn().IsClosed() {

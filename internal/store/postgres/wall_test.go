@@ -46,7 +46,7 @@ func denied(err error) bool {
 }
 
 func TestAStatementThatForgetsTheTenantSeesAndChangesNothing(t *testing.T) {
-	s := open(t, pgtest.Database(t), postgres.Options{})
+	s := openBare(t, pgtest.Database(t), postgres.Options{})
 	ctx := t.Context()
 	fill(t, s, tenantA)
 	tables, installation := postgres.Tables()
@@ -127,7 +127,7 @@ func TestAnOwnerWithoutPowersWillDo(t *testing.T) {
 	owner, role := "owner_"+fresh(), "requests_"+fresh()
 	administer(t, database, "CREATE ROLE "+owner+" LOGIN", "CREATE ROLE "+role+" NOLOGIN", "GRANT "+role+" TO "+owner,
 		"ALTER DATABASE "+inURL(database)+" OWNER TO "+owner)
-	s := open(t, as(database, owner), postgres.Options{RequestRole: role})
+	s := openBare(t, as(database, owner), postgres.Options{RequestRole: role})
 	ctx := t.Context()
 	fill(t, s, tenantA)
 	fill(t, s, tenantB)

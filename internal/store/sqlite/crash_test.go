@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tokenkeep/tokenkeep/internal/store"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 // event is something that a writer did or was told, in the order in which it
@@ -43,6 +44,9 @@ func (l *ledger) read() []event {
 // work writes while next allows it: tokens of many sizes, each with two terms
 // and a log entry; every fifth time the token before goes again, with an entry.
 func work(ctx context.Context, s store.Store, note func(what, id string), next func() bool) error {
+	if err := storetest.AddTenants(ctx, s, tenantA); err != nil {
+		return err
+	}
 	last := ""
 	for n := 0; next(); n++ {
 		if n%5 == 4 && last != "" {

@@ -186,6 +186,10 @@ func (t *tx) CountUnsealedLog(ctx context.Context) (int64, error) {
 }
 
 func (t *tx) AppendLogBatch(ctx context.Context, b store.LogBatch, sealed []store.Position) error {
+	return t.spared(func() error { return t.appendLogBatch(ctx, b, sealed) })
+}
+
+func (t *tx) appendLogBatch(ctx context.Context, b store.LogBatch, sealed []store.Position) error {
 	if !t.writable {
 		return store.ErrReadOnly
 	}

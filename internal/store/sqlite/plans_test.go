@@ -154,7 +154,7 @@ func requests(t *testing.T, s *sqlite.Store) {
 }
 
 func TestNoRequestScansATableOrSorts(t *testing.T) {
-	s := open(t, t.TempDir(), sqlite.Options{Readers: 2})
+	s := openBare(t, t.TempDir(), sqlite.Options{Readers: 2})
 	requests(t, s)
 	plans, err := s.Plans()
 	if err != nil {
@@ -172,8 +172,9 @@ func TestNoRequestScansATableOrSorts(t *testing.T) {
 			if strings.HasPrefix(step, "SEARCH") {
 				seeks++
 			}
-			// Whoever asks for more than the tenant's rows must not pass over all of them.
-			wide := strings.Contains(step, "(tenant_id=?)") && strings.Contains(text, " AND ")
+			// Whoever asks for more than the tenant's rows must not pass over all
+			// of them. In its own table it has one.
+			wide := strings.Contains(step, "(tenant_id=?)") && strings.Contains(text, " AND ") && step != "SEARCH tenants USING PRIMARY KEY (tenant_id=?)"
 			scan := strings.HasPrefix(step, "SCAN") && step != "SCAN CONSTANT ROW" && step != "SCAN sqlite_schema" && !strings.HasPrefix(step, "SCAN (")
 			if scan || wide || strings.Contains(step, "TEMP B-TREE") || strings.Contains(step, "AUTOMATIC") {
 				t.Errorf("%s\n\tis run with: %s", strings.Join(strings.Fields(text), " "), strings.Join(plan, "; "))

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/internal/store"
 	"github.com/tokenkeep/tokenkeep/internal/store/sqlite"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 // holds counts how often the needle stands in the files of a folder whose names
@@ -90,6 +91,9 @@ func TestDestroyedKeysetsAreInNoFile(t *testing.T) {
 	const needle = "wrapped keyset that must be destroyed"
 	put := func(tenant, purpose, wrapped string, version int64) {
 		t.Helper()
+		if err := storetest.AddTenants(ctx, s, tenant); err != nil {
+			t.Fatal(err)
+		}
 		if err := s.Update(ctx, tenant, func(tx store.Tx) error {
 			return tx.PutKeyset(ctx, store.Keyset{Purpose: purpose, Wrapped: []byte(wrapped), Version: version})
 		}); err != nil {

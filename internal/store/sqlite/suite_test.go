@@ -8,8 +8,26 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
-// open opens the store in dir for the length of a test.
+// open opens the store in dir for the length of a test, with some tenants.
 func open(t testing.TB, dir string, o sqlite.Options) *sqlite.Store {
+	t.Helper()
+	s := openBare(t, dir, o)
+	if err := storetest.AddTenants(t.Context(), s, tenants()...); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// tenants are those that the tests write for.
+func tenants() []string {
+	list := []string{tenantA, tenantB}
+	for n := range int64(8) {
+		list = append(list, benchTenant(n))
+	}
+	return list
+}
+
+func openBare(t testing.TB, dir string, o sqlite.Options) *sqlite.Store {
 	t.Helper()
 	s, err := sqlite.Open(t.Context(), dir, o)
 	if err != nil {
@@ -29,6 +47,6 @@ func TestSuite(t *testing.T) {
 	o := sqlite.Options{CommonTerm: 4}
 	storetest.Run(t, func(t *testing.T) (store.Store, func() store.Store) {
 		dir := t.TempDir()
-		return open(t, dir, o), func() store.Store { return open(t, dir, o) }
+		return openBare(t, dir, o), func() store.Store { return openBare(t, dir, o) }
 	})
 }

@@ -47,9 +47,11 @@ func (t *tx) TenantRow(ctx context.Context) (r store.Tenant, err error) {
 }
 
 func (t *tx) ReplaceTenant(_ context.Context, r store.Tenant) error {
-	return t.changeOne(store.ErrNotFound,
-		"UPDATE tenants SET name = ?2, settings = ?3, modified_by = ?4, modified_at = ?5, deleting = ?6, secrets = ?7 WHERE tenant_id = ?1",
+	err := t.changeOne(store.ErrNotFound,
+		"UPDATE tenants SET name = ?2, settings = ?3, modified_by = ?4, modified_at = ?5, deleting = ?6, secrets = ?7 WHERE tenant_id = ?1 AND deleting = 0",
 		r.Name, encodeSettings(r.Settings), r.ModifiedBy, int64(r.ModifiedAt), r.Deleting, orNullBytes(r.Secrets))
+	t.hasTenant = t.hasTenant || err == nil
+	return err
 }
 
 // tenantTables are emptied in this order when a tenant goes; its own row goes
@@ -83,6 +85,8 @@ func (t *tx) DeleteTenantRows(ctx context.Context, limit int) (more bool, err er
 	if !t.writable {
 		return false, store.ErrReadOnly
 	}
+	// What was written before goes too, now or before the tenant's own row.
+	defer func() { t.needsTenant, t.hasTenant = false, false }()
 	left := int64(limit)
 	for i, table := range tenantTables {
 		// Counters must not come back after their rows have gone.
@@ -188,17 +192,21 @@ func (t *tx) PutKeyset(_ context.Context, k store.Keyset) error {
 		return err
 	}
 	t.scrub = true // the write-ahead log must not keep the older one
-	return t.changeOne(store.ErrConflict,
-		"UPDATE keysets SET wrapped = ?3, kek = ?4, version = ?5, modified_at = ?6 WHERE tenant_id = ?1 AND purpose = ?2 AND version = ?5 - 1",
-		k.Purpose, padKeyset(k.Wrapped), k.KEK, k.Version, int64(k.ModifiedAt))
+	return t.spared(func() error {
+		return t.changeOne(store.ErrConflict,
+			"UPDATE keysets SET wrapped = ?3, kek = ?4, version = ?5, modified_at = ?6 WHERE tenant_id = ?1 AND purpose = ?2 AND version = ?5 - 1",
+			k.Purpose, padKeyset(k.Wrapped), k.KEK, k.Version, int64(k.ModifiedAt))
+	})
 }
 
 // DestroyKeysets removes the rows: secure_delete overwrites them in the file,
 // and the write-ahead log, which still has them, is emptied after the commit.
 func (t *tx) DestroyKeysets(_ context.Context) error {
 	t.scrub = true
-	_, err := t.exec("DELETE FROM keysets WHERE tenant_id = ?")
-	return err
+	return t.spared(func() error {
+		_, err := t.exec("DELETE FROM keysets WHERE tenant_id = ?")
+		return err
+	})
 }
 
 func (t *tx) Mark(ctx context.Context, name string) (value []byte, err error) {

@@ -30,6 +30,9 @@ type tx struct {
 	// itself, so that what follows would be committed alone, or a write that
 	// takes several statements stopped between two of them.
 	failed error
+	// needsTenant says that what was written may only be kept if the tenant is
+	// there; hasTenant that the transaction has seen to that itself.
+	needsTenant, hasTenant bool
 	// scrub asks for the write-ahead log to be emptied after the commit,
 	// because it holds copies of what the transaction destroyed.
 	scrub bool
@@ -47,8 +50,29 @@ func (t *tx) exec(text string, args ...driver.Value) (int64, error) {
 	if !t.writable {
 		return 0, store.ErrReadOnly
 	}
+	t.needsTenant = true
 	n, err := t.conn.exec(text, t.with(args)...)
 	return n, t.note(err)
+}
+
+// spared runs a write that a tenant need not be there for.
+func (t *tx) spared(write func() error) error {
+	needs := t.needsTenant
+	err := write()
+	t.needsTenant = needs
+	return err
+}
+
+// checkTenant refuses what was written for a tenant that is gone or going.
+func (t *tx) checkTenant() error {
+	if !t.needsTenant || t.hasTenant {
+		return nil
+	}
+	n, err := t.conn.number(context.Background(), "SELECT 1 FROM tenants WHERE tenant_id = ? AND deleting = 0", t.tenant[:])
+	if err == nil && n == 0 {
+		return fmt.Errorf("sqlite: write: %w", store.ErrNoTenant)
+	}
+	return err
 }
 
 func (t *tx) usable() error {

@@ -10,11 +10,15 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/internal/store"
 	"github.com/tokenkeep/tokenkeep/internal/store/sqlite"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 // waiting appends n entries to a tenant's log and returns their positions.
 func waiting(t *testing.T, s store.Store, tenant string, n int) (list []store.Position) {
 	t.Helper()
+	if err := storetest.AddTenants(t.Context(), s, tenant); err != nil {
+		t.Fatal(err)
+	}
 	err := s.Update(t.Context(), tenant, func(tx store.Tx) error {
 		list = nil
 		for i := range n {

@@ -223,5 +223,8 @@ func apply(u *update, t *tx) (o outcome) {
 	if t.failed != nil {
 		return outcome{err: t.failed}
 	}
+	if err := t.checkTenant(); err != nil {
+		return outcome{err: err}
+	}
 	return outcome{err: t.flush()}
 }

@@ -99,11 +99,13 @@ func closedStore(f *fixture) {
 }
 
 func closeUnderTraffic(f *fixture) {
+	f.people(tenantA)
 	var writers sync.WaitGroup
 	var mu sync.Mutex
 	acknowledged := map[int]bool{}
 	var begun atomic.Int64
 	warm := make(chan struct{})
+	var once sync.Once // whatever fails, the test ends
 	for i := range 12 {
 		writers.Go(func() {
 			for n := range 2000 {
@@ -114,6 +116,7 @@ func closeUnderTraffic(f *fixture) {
 				if err != nil {
 					if !errors.Is(err, store.ErrUnavailable) {
 						f.Errorf("Update while the store closes: got error %v, want %v", err, store.ErrUnavailable)
+						once.Do(func() { close(warm) })
 					}
 					return
 				}
@@ -121,7 +124,7 @@ func closeUnderTraffic(f *fixture) {
 				acknowledged[id] = true
 				mu.Unlock()
 				if begun.Add(1) == 40 {
-					close(warm)
+					once.Do(func() { close(warm) })
 				}
 			}
 		})

@@ -122,8 +122,12 @@ func (f *fixture) fill(id string) {
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
+		_, err = tx.TenantRow(ctx)
+		if errors.Is(err, store.ErrNotFound) {
+			err = tx.InsertTenant(ctx, tenant(id))
+		}
 		return errors.Join(
-			tx.InsertTenant(ctx, tenant(id)),
+			err,
 			tx.PutKeyset(ctx, keyset("data", 1)),
 			tx.PutMark(ctx, markName, []byte("half way")),
 			tx.InsertApplication(ctx, application(1)),

@@ -27,6 +27,12 @@ type test struct {
 	run  func(f *fixture)
 }
 
+// bare are the parts whose tests begin without a tenant. In all others the
+// three of them are there.
+var bare = map[string]bool{
+	"tenants are apart": true, "transactions": true, "tenants": true, "tenants that go": true, "epoch keys": true, "the installation": true, "closing": true,
+}
+
 // Run runs the whole suite, each test on a store of its own.
 func Run(t *testing.T, open Open) {
 	for _, part := range []struct {
@@ -45,6 +51,7 @@ func Run(t *testing.T, open Open) {
 		{"parcels", parcelTests},
 		{"definitions", definitionTests},
 		{"tenants", tenantTests},
+		{"tenants that go", goneTests},
 		{"keysets and marks", keysetTests},
 		{"log", logTests},
 		{"epoch keys", epochTests},
@@ -56,7 +63,11 @@ func Run(t *testing.T, open Open) {
 				t.Run(c.name, func(t *testing.T) {
 					t.Parallel()
 					s, again := open(t)
-					c.run(&fixture{T: t, Store: s, again: again})
+					f := &fixture{T: t, Store: s, again: again}
+					if !bare[part.name] {
+						f.people(tenantA, tenantB, tenantC)
+					}
+					c.run(f)
 				})
 			}
 		})
@@ -76,6 +87,7 @@ const (
 	tenantA = "11111111-1111-4111-8111-111111111111"
 	tenantB = "22222222-2222-4222-8222-222222222222"
 	tenantC = "33333333-3333-4333-8333-333333333333"
+	tenantD = "44444444-4444-4444-8444-444444444444" // never there to begin with
 )
 
 // day is when the tests take place.
@@ -101,6 +113,14 @@ func (f *fixture) view(tenant string, fn func(ctx context.Context, tx store.Tx) 
 	ctx := f.Context()
 	if err := f.View(ctx, tenant, func(tx store.Tx) error { return fn(ctx, tx) }); err != nil {
 		f.Fatalf("View: got %v, want no error", err)
+	}
+}
+
+// people inserts the rows of tenants.
+func (f *fixture) people(ids ...string) {
+	f.Helper()
+	for _, id := range ids {
+		f.update(id, func(ctx context.Context, tx store.Tx) error { return tx.InsertTenant(ctx, tenant(id)) })
 	}
 }
 

@@ -319,6 +319,7 @@ func stepRollsBack(f *fixture) {
 }
 
 func readYourWrites(f *fixture) {
+	f.people(tenantA)
 	for n := range 50 {
 		f.update(tenantA, func(ctx context.Context, tx store.Tx) error { return tx.InsertToken(ctx, token(n)) })
 		f.view(tenantA, func(ctx context.Context, tx store.Tx) error {

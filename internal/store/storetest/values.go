@@ -261,14 +261,14 @@ func absentStaysAbsent(f *fixture) {
 	s := store.Session{ID: "bare", KeyHash: []byte("k"), NonceHash: []byte("n"), CreatedAt: day}
 	p := store.Parcel{Kind: "kind", ID: "bare"}
 	d := store.Definition{Kind: "kind", ID: "bare"}
-	f.update(tenantA, func(ctx context.Context, tx store.Tx) error {
+	f.update(tenantD, func(ctx context.Context, tx store.Tx) error {
 		return errors.Join(
 			tx.InsertTenant(ctx, store.Tenant{}), tx.InsertToken(ctx, bare), tx.InsertToken(ctx, empty), tx.InsertApplication(ctx, a),
 			tx.InsertSession(ctx, s), tx.InsertParcel(ctx, p), tx.InsertDefinition(ctx, d),
 			tx.AppendLog(ctx, store.LogEntry{ID: uuid(1), CreatedAt: day}), tx.PutMark(ctx, "empty", []byte{}),
 			tx.AppendLogBatch(ctx, store.LogBatch{Number: 1}, nil))
 	})
-	f.view(tenantA, func(ctx context.Context, tx store.Tx) error {
+	f.view(tenantD, func(ctx context.Context, tx store.Tx) error {
 		gotBare, err := tx.Token(ctx, "bare")
 		if err != nil {
 			return err
@@ -308,7 +308,7 @@ func absentStaysAbsent(f *fixture) {
 		if err != nil {
 			return err
 		}
-		if row.ID != tenantA || row.Name != "" || len(row.Settings) != 0 || row.Secrets != nil || row.Deleting {
+		if row.ID != tenantD || row.Name != "" || len(row.Settings) != 0 || row.Secrets != nil || row.Deleting {
 			f.Errorf("tenant without the rest: got %+v", row)
 		}
 		b, err := tx.LastLogBatch(ctx)
@@ -335,12 +335,12 @@ func exactText(f *fixture) {
 	d.Name, d.ApplicationID = strings.Join(words, " "), words[1]
 	e := entry(1)
 	e.Message, e.TraceID, e.EntityType, e.EntityID = words[0], words[1], words[2], words[3]
-	row := tenant(tenantA)
+	row := tenant(tenantD)
 	row.Settings, row.Name = settings, words[0]
-	f.update(tenantA, func(ctx context.Context, tx store.Tx) error {
+	f.update(tenantD, func(ctx context.Context, tx store.Tx) error {
 		return errors.Join(tx.InsertTenant(ctx, row), tx.InsertToken(ctx, t), tx.InsertApplication(ctx, a), tx.AppendLog(ctx, e), tx.InsertDefinition(ctx, d))
 	})
-	c := f.contents(tenantA)
+	c := f.contents(tenantD)
 	f.same("tenant", c.Tenant, []store.Tenant{row})
 	f.same("tokens", c.Tokens, []store.Token{t})
 	f.same("applications", c.Applications, []store.Application{a})
