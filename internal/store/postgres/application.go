@@ -23,14 +23,14 @@ func scanApplication(row pgx.Rows) (a store.Application, err error) {
 	if err := row.Scan(applicationFields(&a, &permissions)...); err != nil {
 		return a, err
 	}
-	a.Permissions, err = decodeStrings(permissions)
+	a.Permissions, err = store.DecodeStrings(permissions)
 	return a, err
 }
 
 func (t *tx) InsertApplication(_ context.Context, a store.Application) error {
 	return t.later(step{doing: "insert application",
 		text: "INSERT INTO applications (tenant_id, " + applicationColumns + ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
-		args: []any{a.ID, a.Name, a.Type, encodeStrings(a.Permissions), a.Rules, int64(a.ExpiresAt),
+		args: []any{a.ID, a.Name, a.Type, store.EncodeStrings(a.Permissions), a.Rules, int64(a.ExpiresAt),
 			a.CreatedBy, int64(a.CreatedAt), a.ModifiedBy, int64(a.ModifiedAt), a.Version}})
 }
 
@@ -44,7 +44,7 @@ func (t *tx) ReplaceApplication(ctx context.Context, a store.Application) error 
 	err := t.changeOne(ctx, store.ErrConflict, step{doing: "replace application", text: `
 		UPDATE applications SET name = $3, permissions = $4, rules = $5, expires_at = $6, modified_by = $7, modified_at = $8, version = $9
 		WHERE tenant_id = $1 AND id = $2 AND version = $9 - 1`,
-		args: []any{a.ID, a.Name, encodeStrings(a.Permissions), a.Rules, int64(a.ExpiresAt), a.ModifiedBy, int64(a.ModifiedAt), a.Version}})
+		args: []any{a.ID, a.Name, store.EncodeStrings(a.Permissions), a.Rules, int64(a.ExpiresAt), a.ModifiedBy, int64(a.ModifiedAt), a.Version}})
 	if errors.Is(err, store.ErrConflict) {
 		if _, missing := t.Application(ctx, a.ID); missing != nil {
 			return missing
@@ -122,7 +122,7 @@ func (t *tx) KeyByHash(ctx context.Context, hash []byte) (k store.Key, a store.A
 			if err := row.Scan(append(keyFields(&k), applicationFields(&a, &permissions)...)...); err != nil {
 				return err
 			}
-			a.Permissions, err = decodeStrings(permissions)
+			a.Permissions, err = store.DecodeStrings(permissions)
 			return err
 		})
 	return k, a, err

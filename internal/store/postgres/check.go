@@ -7,6 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tokenkeep/tokenkeep/internal/store"
 )
 
 // agreements are what must hold between tables. Each query counts the rows
@@ -111,13 +113,13 @@ func checkTokens(ctx context.Context, tx pgx.Tx) (found []string, err error) {
 				return nil, err
 			}
 			more = true
-			containers, errContainers := decodeStrings(list)
-			own, errTerms := decodeTerms(encoded)
+			containers, errContainers := store.DecodeStrings(list)
+			own, errTerms := store.DecodeTerms(encoded)
 			if errContainers != nil || errTerms != nil {
 				unreadable++
 				continue
 			}
-			if want, _ := groupOf(kind, containers); want != group.Bytes {
+			if want, _ := store.GroupOf(kind, containers); want != group.Bytes {
 				strangers++
 			}
 			for _, term := range own {

@@ -16,14 +16,14 @@ type rows struct {
 	entries  []entryRow
 	// groups and kinds are changes of the counters, written once however many
 	// rows of a kind the transaction touches.
-	groups map[groupKey]*groupDelta
+	groups map[store.GroupKey]*groupDelta
 	kinds  map[string]int64
 	bytes  int // about how much there is to send
 }
 
 type tokenRow struct {
 	store.Token
-	group      groupKey
+	group      store.GroupKey
 	containers string
 	terms      []byte
 }
@@ -64,9 +64,9 @@ func (r *rows) add(other *rows) {
 	r.bytes += other.bytes
 }
 
-func (r *rows) countToken(group groupKey, kind, containers string, n int64) {
+func (r *rows) countToken(group store.GroupKey, kind, containers string, n int64) {
 	if r.groups == nil {
-		r.groups = make(map[groupKey]*groupDelta)
+		r.groups = make(map[store.GroupKey]*groupDelta)
 	}
 	d := r.groups[group]
 	if d == nil {
@@ -112,7 +112,7 @@ func insertTokens(tokens []tokenRow) step {
 	)
 	for i, t := range tokens {
 		ids[i], kinds[i], containers[i], makers[i], changers[i] = t.ID, t.Type, t.containers, t.CreatedBy, t.ModifiedBy
-		groups[i] = t.group.column()
+		groups[i] = groupColumn(t.group)
 		data[i], details[i], shortLived[i], terms[i] = orEmpty(t.Data), t.Details, t.ShortLived, t.terms
 		expires[i] = orNull(t.Expiry.At)
 		offsets[i], made[i], changed[i], versions[i] = int64(t.Expiry.OffsetSeconds), int64(t.CreatedAt), int64(t.ModifiedAt), t.Version
@@ -135,7 +135,7 @@ func insertTerms(tokens []tokenRow) (_ step, some bool) {
 	for _, t := range tokens {
 		for _, term := range t.Terms {
 			terms, made, ids = append(terms, term), append(made, int64(t.CreatedAt)), append(ids, t.ID)
-			groups, expires = append(groups, t.group.column()), append(expires, orNull(t.Expiry.At))
+			groups, expires = append(groups, groupColumn(t.group)), append(expires, orNull(t.Expiry.At))
 		}
 	}
 	return step{doing: "insert search terms", text: `
@@ -186,7 +186,7 @@ func (r *rows) counters(slot int) (steps []step) {
 			tokens            []int64
 		)
 		for group, d := range r.groups {
-			groups, kinds, containers, tokens = append(groups, group.column()), append(kinds, d.kind), append(containers, d.containers), append(tokens, d.tokens)
+			groups, kinds, containers, tokens = append(groups, groupColumn(group)), append(kinds, d.kind), append(containers, d.containers), append(tokens, d.tokens)
 		}
 		steps = append(steps, step{doing: "count tokens", text: `
 			INSERT INTO token_groups (tenant_id, slot, group_id, type, containers, tokens)

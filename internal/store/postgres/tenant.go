@@ -125,7 +125,7 @@ func (t *tx) deleteSome(ctx context.Context, table string, limit int64) (n int64
 			return 0, err
 		}
 		for _, token := range gone {
-			group, containers := groupOf(token.Type, token.Containers)
+			group, containers := store.GroupOf(token.Type, token.Containers)
 			t.rows.countToken(group, token.Type, containers, -1)
 		}
 		return int64(len(gone)), t.deleteTerms(gone...)

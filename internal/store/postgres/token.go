@@ -3,10 +3,8 @@ package postgres
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -18,60 +16,21 @@ import (
 const tokenColumns = "id, group_id, type, containers, data, details, short_lived, terms, expires_at, expires_offset, " +
 	"created_by, created_at, modified_by, modified_at, version"
 
-// groupKey names a combination of type and containers. It is computed from
-// them, so no two writers ever have to agree on a number.
-type groupKey [16]byte
-
-func groupOf(kind string, containers []string) (groupKey, string) {
-	list := encodeStrings(containers)
-	sum := sha256.Sum256([]byte(kind + "\x00" + list))
-	return groupKey(sum[:16]), list
-}
-
-func (k groupKey) column() pgtype.UUID { return pgtype.UUID{Bytes: k, Valid: true} }
+func groupColumn(k store.GroupKey) pgtype.UUID { return pgtype.UUID{Bytes: k, Valid: true} }
 
 // parseGroups returns each of the groups once.
 func parseGroups(ids []string) ([]pgtype.UUID, error) {
 	var groups []pgtype.UUID
 	for _, id := range ids {
-		b, err := hex.DecodeString(id)
-		if err != nil || len(b) != len(groupKey{}) {
-			return nil, fmt.Errorf("postgres: read group id: %w", store.ErrNotFound)
+		group, err := store.ParseGroup(id)
+		if err != nil {
+			return nil, err
 		}
-		if g := groupKey(b).column(); !slices.Contains(groups, g) {
+		if g := groupColumn(group); !slices.Contains(groups, g) {
 			groups = append(groups, g)
 		}
 	}
 	return groups, nil
-}
-
-// Terms are kept with the token as one value, each behind a byte with its
-// length, so that a change of the token finds its index rows.
-func encodeTerms(terms [][]byte) ([]byte, error) {
-	var out []byte
-	for i, term := range terms {
-		if slices.ContainsFunc(terms[:i], func(other []byte) bool { return bytes.Equal(other, term) }) {
-			return nil, errors.New("postgres: a search term must not be repeated")
-		}
-		if len(term) == 0 || len(term) > 64 {
-			return nil, errors.New("postgres: a search term must have 1 to 64 bytes")
-		}
-		out = append(append(out, byte(len(term))), term...)
-	}
-	return out, nil
-}
-
-func decodeTerms(b []byte) ([][]byte, error) {
-	var terms [][]byte
-	for len(b) > 0 {
-		n := int(b[0])
-		if n == 0 || len(b) < 1+n {
-			return nil, fmt.Errorf("postgres: read search terms: %w", store.ErrDamaged)
-		}
-		terms = append(terms, b[1:1+n:1+n])
-		b = b[1+n:]
-	}
-	return terms, nil
 }
 
 func scanToken(row pgx.Rows) (r store.Token, err error) {
@@ -86,10 +45,10 @@ func scanToken(row pgx.Rows) (r store.Token, err error) {
 		return r, err
 	}
 	r.Expiry.At = store.Time(expires.Int64)
-	if r.Containers, err = decodeStrings(containers); err != nil {
+	if r.Containers, err = store.DecodeStrings(containers); err != nil {
 		return r, err
 	}
-	r.Terms, err = decodeTerms(terms)
+	r.Terms, err = store.DecodeTerms(terms)
 	return r, err
 }
 
@@ -98,11 +57,11 @@ func rowOf(r store.Token) (tokenRow, error) {
 	if len(r.Containers) == 0 {
 		return tokenRow{}, errors.New("postgres: a token must have a container")
 	}
-	terms, err := encodeTerms(r.Terms)
+	terms, err := store.EncodeTerms(r.Terms)
 	if err != nil {
 		return tokenRow{}, err
 	}
-	group, containers := groupOf(r.Type, r.Containers)
+	group, containers := store.GroupOf(r.Type, r.Containers)
 	if unstorable(r.ID, r.Type, containers, r.CreatedBy, r.ModifiedBy) {
 		return tokenRow{}, errUnstorable
 	}
@@ -170,11 +129,11 @@ func (t *tx) ReplaceToken(ctx context.Context, r store.Token) error {
 		UPDATE tokens SET group_id = $3, containers = $4, data = $5, details = $6, short_lived = $7, terms = $8, expires_at = $9,
 		  expires_offset = $10, modified_by = $11, modified_at = $12, version = $13
 		WHERE tenant_id = $1 AND id = $2`,
-		args: []any{r.ID, row.group.column(), row.containers, orEmpty(r.Data), r.Details, r.ShortLived, row.terms,
+		args: []any{r.ID, groupColumn(row.group), row.containers, orEmpty(r.Data), r.Details, r.ShortLived, row.terms,
 			orNull(r.Expiry.At), int64(r.Expiry.OffsetSeconds), r.ModifiedBy, int64(r.ModifiedAt), r.Version}}); err != nil {
 		return err
 	}
-	before, beforeContainers := groupOf(old.Type, old.Containers)
+	before, beforeContainers := store.GroupOf(old.Type, old.Containers)
 	if before != row.group {
 		t.rows.countToken(before, old.Type, beforeContainers, -1)
 		t.rows.countToken(row.group, r.Type, row.containers, 1)
@@ -199,7 +158,7 @@ func (t *tx) DeleteToken(ctx context.Context, id string) error {
 	if err := t.later(step{doing: "delete token", text: "DELETE FROM tokens WHERE tenant_id = $1 AND id = $2", args: []any{id}}); err != nil {
 		return err
 	}
-	group, containers := groupOf(old.Type, old.Containers)
+	group, containers := store.GroupOf(old.Type, old.Containers)
 	t.rows.countToken(group, old.Type, containers, -1)
 	return t.deleteTerms(old)
 }
@@ -237,7 +196,7 @@ func (t *tx) TokenGroups(ctx context.Context) ([]store.TokenGroup, error) {
 				return g, err
 			}
 			g.ID = hex.EncodeToString(id.Bytes[:])
-			g.Containers, err = decodeStrings(containers)
+			g.Containers, err = store.DecodeStrings(containers)
 			return g, err
 		})
 }

@@ -198,7 +198,7 @@ func (t *tx) CountTokens(ctx context.Context, f store.TokenFilter) (int64, error
 			if err := row.Scan(&r.ID, &terms); err != nil {
 				return r, err
 			}
-			r.Terms, err = decodeTerms(terms)
+			r.Terms, err = store.DecodeTerms(terms)
 			return r, err
 		})
 		return int64(len(found)), err

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -435,23 +434,4 @@ func orEmpty(b []byte) []byte {
 		return []byte{}
 	}
 	return b
-}
-
-func encodeStrings(list []string) string {
-	if len(list) == 0 {
-		return "[]"
-	}
-	b, _ := json.Marshal(list) // strings always marshal
-	return string(b)
-}
-
-func decodeStrings(s string) ([]string, error) {
-	var list []string
-	if err := json.Unmarshal([]byte(s), &list); err != nil {
-		return nil, fmt.Errorf("postgres: read list: %w", store.ErrDamaged)
-	}
-	if len(list) == 0 {
-		return nil, nil
-	}
-	return list, nil
 }

@@ -18,13 +18,13 @@ func scanApplication(row []driver.Value) (a store.Application, err error) {
 		ID: text(row[0]), Name: text(row[1]), Type: text(row[2]), Rules: blob(row[4]), ExpiresAt: when(row[5]),
 		CreatedBy: text(row[6]), CreatedAt: when(row[7]), ModifiedBy: text(row[8]), ModifiedAt: when(row[9]), Version: whole(row[10]),
 	}
-	a.Permissions, err = decodeStrings(text(row[3]))
+	a.Permissions, err = store.DecodeStrings(text(row[3]))
 	return a, err
 }
 
 func (t *tx) InsertApplication(_ context.Context, a store.Application) error {
 	_, err := t.exec("INSERT INTO applications (tenant_id, "+applicationColumns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-		a.ID, a.Name, a.Type, encodeStrings(a.Permissions), orNullBytes(a.Rules), int64(a.ExpiresAt),
+		a.ID, a.Name, a.Type, store.EncodeStrings(a.Permissions), orNullBytes(a.Rules), int64(a.ExpiresAt),
 		a.CreatedBy, int64(a.CreatedAt), a.ModifiedBy, int64(a.ModifiedAt), a.Version)
 	return err
 }
@@ -39,7 +39,7 @@ func (t *tx) ReplaceApplication(ctx context.Context, a store.Application) error 
 	err := t.changeOne(store.ErrConflict, `
 		UPDATE applications SET name = ?3, permissions = ?4, rules = ?5, expires_at = ?6, modified_by = ?7, modified_at = ?8, version = ?9
 		WHERE tenant_id = ?1 AND id = ?2 AND version = ?9 - 1`,
-		a.ID, a.Name, encodeStrings(a.Permissions), orNullBytes(a.Rules), int64(a.ExpiresAt), a.ModifiedBy, int64(a.ModifiedAt), a.Version)
+		a.ID, a.Name, store.EncodeStrings(a.Permissions), orNullBytes(a.Rules), int64(a.ExpiresAt), a.ModifiedBy, int64(a.ModifiedAt), a.Version)
 	if errors.Is(err, store.ErrConflict) {
 		if _, missing := t.Application(ctx, a.ID); missing != nil {
 			return missing

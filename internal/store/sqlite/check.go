@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/tokenkeep/tokenkeep/internal/store"
 )
 
 // agreements are what must hold between tables. Each query counts the rows
@@ -108,13 +110,13 @@ func checkAll(ctx context.Context, c *conn, progress func(doing string)) ([]stri
 func checkTokens(ctx context.Context, c *conn) (found []string, err error) {
 	var strangers, missing, unreadable int
 	err = c.query(ctx, "SELECT tenant_id, id, created_at, group_id, type, containers, terms FROM tokens", nil, func(row []driver.Value) (bool, error) {
-		containers, errContainers := decodeStrings(text(row[5]))
-		terms, errTerms := decodeTerms(blob(row[6]))
+		containers, errContainers := store.DecodeStrings(text(row[5]))
+		terms, errTerms := store.DecodeTerms(blob(row[6]))
 		if errContainers != nil || errTerms != nil {
 			unreadable++
 			return true, nil //nolint:nilerr // counted, and told at the end
 		}
-		if group, _ := groupOf(text(row[4]), containers); !bytes.Equal(group[:], blob(row[3])) {
+		if group, _ := store.GroupOf(text(row[4]), containers); !bytes.Equal(group[:], blob(row[3])) {
 			strangers++
 		}
 		for _, term := range terms {

@@ -135,7 +135,7 @@ func (t *tx) deleteTokens(ctx context.Context, statement string, limit int64) (n
 		return 0, err
 	}
 	for _, r := range gone {
-		group, containers := groupOf(r.Type, r.Containers)
+		group, containers := store.GroupOf(r.Type, r.Containers)
 		t.countToken(group, r.Type, containers, -1)
 		if err := t.deleteTerms(r, group); err != nil {
 			return 0, err

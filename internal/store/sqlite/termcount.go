@@ -40,11 +40,11 @@ func loadCommonTerms(ctx context.Context, c *conn, from int) (*commonTerms, erro
 // termKey is a term in a group.
 type termKey struct {
 	term  string
-	group groupKey
+	group store.GroupKey
 }
 
 // countTerm notes that a token has come to a term, or has gone.
-func (t *tx) countTerm(term []byte, group groupKey, id string, n int64) {
+func (t *tx) countTerm(term []byte, group store.GroupKey, id string, n int64) {
 	if _, common := t.common.known[tenantTerm{t.tenant, string(term)}]; common {
 		if t.terms == nil {
 			t.terms = make(map[termKey]int64)
@@ -118,14 +118,14 @@ func (t *tx) termSize(ctx context.Context, term []byte) (int64, error) {
 
 // countCommon counts the tokens of a term by its counters; false when it has
 // none.
-func (t *tx) countCommon(ctx context.Context, term []byte, groups map[groupKey]bool, now store.Time) (n int64, counted bool, err error) {
+func (t *tx) countCommon(ctx context.Context, term []byte, groups map[store.GroupKey]bool, now store.Time) (n int64, counted bool, err error) {
 	if err := t.flushTerms(); err != nil {
 		return 0, false, err
 	}
 	err = t.query(ctx, "SELECT group_id, tokens FROM token_term_counts WHERE tenant_id = ? AND term = ?", []driver.Value{term},
 		func(row []driver.Value) (bool, error) {
 			counted = true
-			if len(groups) == 0 || groups[groupKey(blob(row[0]))] {
+			if len(groups) == 0 || groups[store.GroupKey(blob(row[0]))] {
 				n += whole(row[1])
 			}
 			return true, nil
@@ -139,7 +139,7 @@ func (t *tx) countCommon(ctx context.Context, term []byte, groups map[groupKey]b
 		WHERE x.tenant_id = ?1 AND x.expires_at <= ?3 AND y.tenant_id = ?1 AND y.term = ?2 AND y.created_at = x.created_at AND y.id = x.id`,
 		[]driver.Value{term, int64(now)},
 		func(row []driver.Value) (bool, error) {
-			if len(groups) == 0 || groups[groupKey(blob(row[0]))] {
+			if len(groups) == 0 || groups[store.GroupKey(blob(row[0]))] {
 				n--
 			}
 			return true, nil

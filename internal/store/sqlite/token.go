@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"database/sql/driver"
 	"encoding/hex"
 	"errors"
@@ -23,62 +22,21 @@ const tokenColumns = "id, group_id, type, containers, data, details, short_lived
 // few rare groups would cost as much as all tokens, so it is the last resort.
 const maxMerged = 5000
 
-// groupKey names a combination of type and containers. It is computed from
-// them, so no two writers ever have to agree on a number.
-type groupKey [16]byte
-
 type groupDelta struct {
 	kind, containers string
 	tokens           int64
 }
 
-func groupOf(kind string, containers []string) (groupKey, string) {
-	list := encodeStrings(containers)
-	sum := sha256.Sum256([]byte(kind + "\x00" + list))
-	return groupKey(sum[:16]), list
-}
-
-func (k groupKey) String() string { return hex.EncodeToString(k[:]) }
-
-func parseGroups(ids []string) (map[groupKey]bool, error) {
-	groups := make(map[groupKey]bool, len(ids))
+func parseGroups(ids []string) (map[store.GroupKey]bool, error) {
+	groups := make(map[store.GroupKey]bool, len(ids))
 	for _, id := range ids {
-		b, err := hex.DecodeString(id)
-		if err != nil || len(b) != len(groupKey{}) {
-			return nil, fmt.Errorf("sqlite: read group id: %w", store.ErrNotFound)
+		group, err := store.ParseGroup(id)
+		if err != nil {
+			return nil, err
 		}
-		groups[groupKey(b)] = true
+		groups[group] = true
 	}
 	return groups, nil
-}
-
-// Terms are kept with the token as one value, each behind a byte with its
-// length, so that a change of the token finds its index rows.
-func encodeTerms(terms [][]byte) ([]byte, error) {
-	var out []byte
-	for i, term := range terms {
-		if slices.ContainsFunc(terms[:i], func(other []byte) bool { return bytes.Equal(other, term) }) {
-			return nil, errors.New("sqlite: a search term must not be repeated")
-		}
-		if len(term) == 0 || len(term) > 64 {
-			return nil, errors.New("sqlite: a search term must have 1 to 64 bytes")
-		}
-		out = append(append(out, byte(len(term))), term...)
-	}
-	return out, nil
-}
-
-func decodeTerms(b []byte) ([][]byte, error) {
-	var terms [][]byte
-	for len(b) > 0 {
-		n := int(b[0])
-		if n == 0 || len(b) < 1+n {
-			return nil, fmt.Errorf("sqlite: read search terms: %w", store.ErrDamaged)
-		}
-		terms = append(terms, b[1:1+n:1+n])
-		b = b[1+n:]
-	}
-	return terms, nil
 }
 
 func scanToken(row []driver.Value) (r store.Token, err error) {
@@ -87,10 +45,10 @@ func scanToken(row []driver.Value) (r store.Token, err error) {
 		Expiry:    store.Expiry{At: when(row[8]), OffsetSeconds: int(whole(row[9]))},
 		CreatedBy: text(row[10]), CreatedAt: when(row[11]), ModifiedBy: text(row[12]), ModifiedAt: when(row[13]), Version: whole(row[14]),
 	}
-	if r.Containers, err = decodeStrings(text(row[3])); err != nil {
+	if r.Containers, err = store.DecodeStrings(text(row[3])); err != nil {
 		return r, err
 	}
-	r.Terms, err = decodeTerms(blob(row[7]))
+	r.Terms, err = store.DecodeTerms(blob(row[7]))
 	return r, err
 }
 
@@ -98,8 +56,8 @@ func (t *tx) InsertToken(_ context.Context, r store.Token) error {
 	if len(r.Containers) == 0 {
 		return errors.New("sqlite: a token must have a container")
 	}
-	group, containers := groupOf(r.Type, r.Containers)
-	terms, err := encodeTerms(r.Terms)
+	group, containers := store.GroupOf(r.Type, r.Containers)
+	terms, err := store.EncodeTerms(r.Terms)
 	if err != nil {
 		return err
 	}
@@ -113,7 +71,7 @@ func (t *tx) InsertToken(_ context.Context, r store.Token) error {
 	return t.insertTerms(r, group)
 }
 
-func (t *tx) insertTerms(r store.Token, group groupKey) error {
+func (t *tx) insertTerms(r store.Token, group store.GroupKey) error {
 	for _, term := range r.Terms {
 		if _, err := t.exec("INSERT INTO token_terms (tenant_id, term, created_at, id, group_id, expires_at) VALUES (?, ?, ?, ?, ?, ?)",
 			term, int64(r.CreatedAt), r.ID, group[:], orNull(r.Expiry.At)); err != nil {
@@ -126,7 +84,7 @@ func (t *tx) insertTerms(r store.Token, group groupKey) error {
 
 // deleteTerms does not mind a term that is missing already: what is damaged
 // must still be possible to delete.
-func (t *tx) deleteTerms(r store.Token, group groupKey) error {
+func (t *tx) deleteTerms(r store.Token, group store.GroupKey) error {
 	for _, term := range r.Terms {
 		n, err := t.exec("DELETE FROM token_terms WHERE tenant_id = ? AND term = ? AND created_at = ? AND id = ?",
 			term, int64(r.CreatedAt), r.ID)
@@ -159,11 +117,11 @@ func (t *tx) ReplaceToken(ctx context.Context, r store.Token) error {
 	if len(r.Containers) == 0 {
 		return errors.New("sqlite: a token must have a container")
 	}
-	terms, err := encodeTerms(r.Terms)
+	terms, err := store.EncodeTerms(r.Terms)
 	if err != nil {
 		return err
 	}
-	group, containers := groupOf(r.Type, r.Containers)
+	group, containers := store.GroupOf(r.Type, r.Containers)
 	if err := t.changeOne(store.ErrConflict, `
 		UPDATE tokens SET group_id = ?3, containers = ?4, data = ?5, details = ?6, short_lived = ?7, terms = ?8, expires_at = ?9,
 		  expires_offset = ?10, modified_by = ?11, modified_at = ?12, version = ?13
@@ -172,7 +130,7 @@ func (t *tx) ReplaceToken(ctx context.Context, r store.Token) error {
 		orNull(r.Expiry.At), int64(r.Expiry.OffsetSeconds), r.ModifiedBy, int64(r.ModifiedAt), r.Version); err != nil {
 		return err
 	}
-	before, beforeContainers := groupOf(old.Type, old.Containers)
+	before, beforeContainers := store.GroupOf(old.Type, old.Containers)
 	if before != group {
 		t.countToken(before, old.Type, beforeContainers, -1)
 		t.countToken(group, r.Type, containers, 1)
@@ -197,14 +155,14 @@ func (t *tx) DeleteToken(ctx context.Context, id string) error {
 	if err := t.changeOne(store.ErrNotFound, "DELETE FROM tokens WHERE tenant_id = ? AND id = ?", id); err != nil {
 		return err
 	}
-	group, containers := groupOf(old.Type, old.Containers)
+	group, containers := store.GroupOf(old.Type, old.Containers)
 	t.countToken(group, old.Type, containers, -1)
 	return t.deleteTerms(old, group)
 }
 
-func (t *tx) countToken(group groupKey, kind, containers string, n int64) {
+func (t *tx) countToken(group store.GroupKey, kind, containers string, n int64) {
 	if t.groups == nil {
-		t.groups = make(map[groupKey]*groupDelta)
+		t.groups = make(map[store.GroupKey]*groupDelta)
 	}
 	d := t.groups[group]
 	if d == nil {
@@ -233,7 +191,7 @@ func (t *tx) TokenGroups(ctx context.Context) ([]store.TokenGroup, error) {
 	var list []store.TokenGroup
 	err := t.query(ctx, "SELECT group_id, type, containers FROM token_groups WHERE tenant_id = ?", nil,
 		func(row []driver.Value) (bool, error) {
-			containers, err := decodeStrings(text(row[2]))
+			containers, err := store.DecodeStrings(text(row[2]))
 			list = append(list, store.TokenGroup{ID: hex.EncodeToString(blob(row[0])), Type: text(row[1]), Containers: containers})
 			return true, err
 		})
@@ -308,7 +266,7 @@ func (t *tx) source(ctx context.Context, f store.TokenFilter) (from string, args
 }
 
 // scanPlaces walks an index from newest to oldest and keeps what the filter lets through.
-func (t *tx) scanPlaces(ctx context.Context, from string, args []driver.Value, groups map[groupKey]bool, now store.Time, p store.Page) ([]store.Position, error) {
+func (t *tx) scanPlaces(ctx context.Context, from string, args []driver.Value, groups map[store.GroupKey]bool, now store.Time, p store.Page) ([]store.Position, error) {
 	after, afterArgs := behind(p.After)
 	var places []store.Position
 	skip := p.Offset
@@ -330,15 +288,15 @@ func (t *tx) scanPlaces(ctx context.Context, from string, args []driver.Value, g
 	return places, err
 }
 
-func passes(group, expires driver.Value, groups map[groupKey]bool, now store.Time) bool {
+func passes(group, expires driver.Value, groups map[store.GroupKey]bool, now store.Time) bool {
 	if expires != nil && when(expires) <= now {
 		return false
 	}
-	return len(groups) == 0 || groups[groupKey(blob(group))]
+	return len(groups) == 0 || groups[store.GroupKey(blob(group))]
 }
 
 // placesByGroup takes the head of each group's own index and merges them.
-func (t *tx) placesByGroup(ctx context.Context, groups map[groupKey]bool, now store.Time, p store.Page) ([]store.Position, error) {
+func (t *tx) placesByGroup(ctx context.Context, groups map[store.GroupKey]bool, now store.Time, p store.Page) ([]store.Position, error) {
 	var merged []store.Position
 	for group := range groups {
 		head, err := t.scanPlaces(ctx, "tokens INDEXED BY tokens_by_group WHERE tenant_id = ? AND group_id = ?", []driver.Value{group[:]},
@@ -372,7 +330,7 @@ func (t *tx) placesByID(ctx context.Context, f store.TokenFilter, p store.Page) 
 		}
 		err := t.one(ctx, "SELECT created_at, group_id, expires_at, terms FROM tokens WHERE tenant_id = ? AND id = ?", []driver.Value{id},
 			func(row []driver.Value) error {
-				terms, err := decodeTerms(blob(row[3]))
+				terms, err := store.DecodeTerms(blob(row[3]))
 				if err == nil && passes(row[1], row[2], groups, f.Now) && hasAll(terms, f.Terms) {
 					places = append(places, store.Position{CreatedAt: when(row[0]), ID: id})
 				}
@@ -436,7 +394,7 @@ func (t *tx) countByGroups(ctx context.Context, f store.TokenFilter) (n int64, e
 		return 0, err
 	}
 	err = t.query(ctx, "SELECT group_id, tokens FROM token_groups WHERE tenant_id = ?", nil, func(row []driver.Value) (bool, error) {
-		if len(groups) == 0 || groups[groupKey(blob(row[0]))] {
+		if len(groups) == 0 || groups[store.GroupKey(blob(row[0]))] {
 			n += whole(row[1])
 		}
 		return true, nil
@@ -446,7 +404,7 @@ func (t *tx) countByGroups(ctx context.Context, f store.TokenFilter) (n int64, e
 	}
 	err = t.query(ctx, "SELECT group_id FROM tokens INDEXED BY tokens_expiring WHERE tenant_id = ? AND expires_at <= ?", []driver.Value{int64(f.Now)},
 		func(row []driver.Value) (bool, error) {
-			if len(groups) == 0 || groups[groupKey(blob(row[0]))] {
+			if len(groups) == 0 || groups[store.GroupKey(blob(row[0]))] {
 				n--
 			}
 			return true, nil

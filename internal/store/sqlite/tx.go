@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"database/sql/driver"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -18,7 +17,7 @@ type tx struct {
 	writable bool
 	// groups and kinds are changes of the counters that flush writes once,
 	// however many rows of a kind the transaction touches.
-	groups map[groupKey]*groupDelta
+	groups map[store.GroupKey]*groupDelta
 	kinds  map[string]int64
 	// terms are changes of the counters of common terms, and maybeCommon the
 	// terms that may have become so. common is nil in a view.
@@ -154,23 +153,4 @@ func behind(after *store.Position) (condition string, args []driver.Value) {
 		return "", nil
 	}
 	return " AND (created_at, id) < (?, ?)", []driver.Value{int64(after.CreatedAt), after.ID}
-}
-
-func encodeStrings(list []string) string {
-	if len(list) == 0 {
-		return "[]"
-	}
-	b, _ := json.Marshal(list) // strings always marshal
-	return string(b)
-}
-
-func decodeStrings(s string) ([]string, error) {
-	var list []string
-	if err := json.Unmarshal([]byte(s), &list); err != nil {
-		return nil, fmt.Errorf("sqlite: read list: %w", store.ErrDamaged)
-	}
-	if len(list) == 0 {
-		return nil, nil
-	}
-	return list, nil
 }
