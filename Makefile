@@ -45,8 +45,8 @@ postgres:
 	  else echo "Install PostgreSQL 14 or newer (Debian: postgresql): the tests start clusters of their own from it."; exit 1; fi; }
 
 .PHONY: unit
-unit: postgres ## Run the tests as 'go test ./...' does, those on PostgreSQL included
-	KEEPTEST_POSTGRES=required go test ./...
+unit: postgres ## Run the tests as 'go test ./...' does, those on PostgreSQL included, with every round of the crash tests
+	KEEPTEST_POSTGRES=required KEEPTEST_ROUNDS=all go test ./...
 
 .PHONY: both
 both: postgres ## Run the tests that know no store once more, on PostgreSQL

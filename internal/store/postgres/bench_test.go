@@ -1,87 +1,23 @@
 package postgres_test
 
 import (
-	"context"
-	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/google/uuid"
 
 	"github.com/tokenkeep/tokenkeep/internal/store"
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres"
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres/pgtest"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 // measured is how long each side of a comparison runs.
 const measured = 3 * time.Second
-
-// rate runs do on some goroutines for a while and returns how often a second
-// it was done.
-func rate(b *testing.B, goroutines int, do func(n int64) error) float64 {
-	var n, done atomic.Int64
-	var wg sync.WaitGroup
-	start := time.Now()
-	deadline := start.Add(measured)
-	for range goroutines {
-		wg.Go(func() {
-			for time.Now().Before(deadline) {
-				if err := do(n.Add(1)); err != nil {
-					b.Error(err)
-					return
-				}
-				done.Add(1)
-			}
-		})
-	}
-	wg.Wait()
-	return float64(done.Load()) / time.Since(start).Seconds()
-}
-
-// benchToken is a token as a service would seal one, with random ids as in life.
-func benchToken() store.Token {
-	id := uuid.New()
-	var first, second [32]byte
-	copy(first[:], id[:])
-	copy(second[16:], id[:])
-	return store.Token{
-		ID: id.String(), Type: "card", Containers: []string{"/pci/high/"}, Data: make([]byte, 220), Details: make([]byte, 180),
-		Terms: [][]byte{first[:], second[:]}, CreatedBy: uuid.NewString(), CreatedAt: store.At(time.Now()), Version: 1,
-	}
-}
-
-func benchEntry(entity string) store.LogEntry {
-	return store.LogEntry{
-		ID: uuid.NewString(), CreatedAt: store.At(time.Now()), ActorID: "5e2d6b1c-8a1d-4a53-9d5a-0d6a2f6f7a11", ActorType: "application",
-		EntityType: "card", EntityID: entity, Operation: "create", Outcome: "success", Message: "Token created", TraceID: "0123456789abcdef0123",
-		ClientAddress: "192.0.2.17",
-	}
-}
-
-func benchTenant(n int64) string {
-	var id uuid.UUID
-	binary.BigEndian.PutUint64(id[8:], uint64(n%8)+1)
-	return id.String()
-}
-
-func insertToken(ctx context.Context, s store.Store, n int64) error {
-	t := benchToken()
-	e := benchEntry(t.ID)
-	return s.Update(ctx, benchTenant(n), func(tx store.Tx) error {
-		if err := tx.InsertToken(ctx, t); err != nil {
-			return err
-		}
-		return tx.AppendLog(ctx, e)
-	})
-}
 
 // script is a create as pgbench does it: the same rows in the same tables, in
 // one transaction, by the same prepared statements as anybody would write, the
@@ -140,7 +76,7 @@ func BenchmarkInsertToken(b *testing.B) {
 				var rates [2]float64
 				for i, o := range []postgres.Options{{}, {Ungathered: true}} {
 					s := open(b, url, o)
-					rates[i] = rate(b, writers, func(n int64) error { return insertToken(b.Context(), s, n) })
+					rates[i] = storetest.Rate(b, writers, measured, func(n int64) error { return storetest.InsertToken(b.Context(), s, n) })
 					_ = s.Close()
 				}
 				limit := pgbench(b, c, url, writers)
@@ -160,21 +96,7 @@ func BenchmarkReadToken(b *testing.B) {
 	c := pgtest.Start(b, pgtest.Options{})
 	s := open(b, c.Database(b), postgres.Options{})
 	const count = 20_000
-	ids := make([]string, count)
-	for at := 0; at < count; at += 1000 {
-		if err := s.Update(b.Context(), benchTenant(0), func(tx store.Tx) error {
-			for i := range 1000 {
-				t := benchToken()
-				ids[at+i] = t.ID
-				if err := tx.InsertToken(b.Context(), t); err != nil {
-					return err
-				}
-			}
-			return nil
-		}); err != nil {
-			b.Fatal(err)
-		}
-	}
+	ids := storetest.InsertMany(b, s, storetest.BenchTenant(0), count)
 	for _, readers := range []int{1, 32, 128} {
 		b.Run(fmt.Sprintf("readers=%d", readers), func(b *testing.B) {
 			for b.Loop() {
@@ -182,12 +104,12 @@ func BenchmarkReadToken(b *testing.B) {
 					_, err := tx.Token(b.Context(), ids[n*7919%count])
 					return err
 				}
-				b.ReportMetric(rate(b, readers, func(n int64) error {
-					return s.View(b.Context(), benchTenant(0), func(tx store.Tx) error { return read(tx, n) })
+				b.ReportMetric(storetest.Rate(b, readers, measured, func(n int64) error {
+					return s.View(b.Context(), storetest.BenchTenant(0), func(tx store.Tx) error { return read(tx, n) })
 				}), "views/s")
-				b.ReportMetric(rate(b, readers, func(n int64) error {
-					e := benchEntry(ids[n*7919%count])
-					return s.Update(b.Context(), benchTenant(0), func(tx store.Tx) error {
+				b.ReportMetric(storetest.Rate(b, readers, measured, func(n int64) error {
+					e := storetest.SomeEntry(ids[n*7919%count])
+					return s.Update(b.Context(), storetest.BenchTenant(0), func(tx store.Tx) error {
 						if err := read(tx, n); err != nil {
 							return err
 						}

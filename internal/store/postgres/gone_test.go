@@ -10,6 +10,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/store"
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres"
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres/pgtest"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 // An update that has begun sees its tenant to the end, whatever happens to it
@@ -53,7 +54,7 @@ func TestAnUpdateThatBeganBeforeADeletionIsNotKeptBehindIt(t *testing.T) {
 					t.Errorf("TenantRow in the same transaction = %+v, %v; want what it saw at first", again, err)
 				}
 			}
-			return errors.Join(tx.InsertToken(ctx, benchToken()), tx.AppendLog(ctx, benchEntry("x")))
+			return errors.Join(tx.InsertToken(ctx, storetest.SomeToken()), tx.AppendLog(ctx, storetest.SomeEntry("x")))
 		})
 		if !errors.Is(err, store.ErrNoTenant) || runs != 2 {
 			t.Errorf("limit %d: Update = %v in %d runs, want %v in the second", limit, err, runs, store.ErrNoTenant)

@@ -19,6 +19,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/store"
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres"
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres/pgtest"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 func TestNothingOfTheURLIsInAnError(t *testing.T) {
@@ -55,7 +56,7 @@ func TestNoValueIsInAnError(t *testing.T) {
 	s := open(t, pgtest.Database(t), postgres.Options{})
 	ctx := t.Context()
 	const value = "4242424242424242"
-	tok := benchToken()
+	tok := storetest.SomeToken()
 	tok.ID = value
 	if err := s.Update(ctx, tenantA, func(tx store.Tx) error { return tx.InsertToken(ctx, tok) }); err != nil {
 		t.Fatal(err)
@@ -95,7 +96,7 @@ func TestNoValueIsInAnError(t *testing.T) {
 func random(n int) string {
 	var b strings.Builder
 	for b.Len() < n {
-		b.WriteString(benchToken().ID)
+		b.WriteString(storetest.SomeToken().ID)
 	}
 	return b.String()
 }
@@ -193,7 +194,7 @@ func TestUpdatesOfParcelsAndSessionsAreGathered(t *testing.T) {
 		},
 	} {
 		if err := s.Update(ctx, tenantA, func(tx store.Tx) error {
-			return errors.Join(tx.InsertToken(ctx, benchToken()), write(tx), tx.AppendLog(ctx, benchEntry("x")))
+			return errors.Join(tx.InsertToken(ctx, storetest.SomeToken()), write(tx), tx.AppendLog(ctx, storetest.SomeEntry("x")))
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -218,7 +219,7 @@ func TestServersThatStartTogetherTakeTurns(t *testing.T) {
 	}
 	wg.Wait()
 	for i, s := range stores {
-		if err := insertToken(t.Context(), s, int64(i)); err != nil {
+		if err := storetest.InsertToken(t.Context(), s, int64(i)); err != nil {
 			t.Errorf("server %d: %v", i, err)
 		}
 	}
@@ -245,7 +246,7 @@ func TestCountersDoNotGetInEachOthersWay(t *testing.T) {
 	for range 16 {
 		wg.Go(func() {
 			for range 20 {
-				if err := insertToken(t.Context(), s, 0); err != nil {
+				if err := storetest.InsertToken(t.Context(), s, 0); err != nil {
 					t.Error(err)
 				}
 			}
@@ -255,7 +256,7 @@ func TestCountersDoNotGetInEachOthersWay(t *testing.T) {
 	if n := metric(t, registry, "tokenkeep_store_retries_total"); n != 0 {
 		t.Errorf("%v updates were run again, want none", n)
 	}
-	if err := s.View(t.Context(), benchTenant(0), func(tx store.Tx) error {
+	if err := s.View(t.Context(), storetest.BenchTenant(0), func(tx store.Tx) error {
 		n, err := tx.CountTokens(t.Context(), store.TokenFilter{Now: 1})
 		if n != 320 {
 			t.Errorf("%d tokens are counted, want 320", n)
@@ -272,10 +273,10 @@ func TestOneWhoseKeyIsTakenFailsAlone(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	s := open(t, pgtest.Database(t), postgres.Options{Metrics: registry})
 	ctx := t.Context()
-	taken := benchToken()
+	taken := storetest.SomeToken()
 	insert := func(tok store.Token) error {
 		return s.Update(ctx, tenantA, func(tx store.Tx) error {
-			return errors.Join(tx.InsertToken(ctx, tok), tx.AppendLog(ctx, benchEntry(tok.ID)))
+			return errors.Join(tx.InsertToken(ctx, tok), tx.AppendLog(ctx, storetest.SomeEntry(tok.ID)))
 		})
 	}
 	if err := insert(taken); err != nil {
@@ -288,7 +289,7 @@ func TestOneWhoseKeyIsTakenFailsAlone(t *testing.T) {
 				if err := insert(taken); !errors.Is(err, store.ErrExists) {
 					t.Errorf("an insert of an id that is taken: got error %v, want %v", err, store.ErrExists)
 				}
-			} else if err := insert(benchToken()); err != nil {
+			} else if err := insert(storetest.SomeToken()); err != nil {
 				t.Errorf("an insert beside it: %v", err)
 			}
 		})
@@ -297,7 +298,7 @@ func TestOneWhoseKeyIsTakenFailsAlone(t *testing.T) {
 	if n := metric(t, registry, "tokenkeep_store_commits_split_total"); n == 0 {
 		t.Error("no commit was shared with one that could not be kept: the test shows nothing")
 	}
-	if err := verify(t, s, nil); err != nil {
+	if err := storetest.Verify(t.Context(), s, nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -470,11 +471,11 @@ func TestEpochKeysOutliveACrashByChoice(t *testing.T) {
 func TestOldCommitsAreForgotten(t *testing.T) {
 	s := open(t, pgtest.Database(t), postgres.Options{})
 	ctx := t.Context()
-	if err := insertToken(ctx, s, 0); err != nil {
+	if err := storetest.InsertToken(ctx, s, 0); err != nil {
 		t.Fatal(err)
 	}
 	left := func() int64 {
-		n, err := s.AsTenant(ctx, benchTenant(0), "SELECT 1 FROM commits")
+		n, err := s.AsTenant(ctx, storetest.BenchTenant(0), "SELECT 1 FROM commits")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -488,7 +489,7 @@ func TestOldCommitsAreForgotten(t *testing.T) {
 		if err := s.AsOwner(ctx, "DELETE FROM commits"); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.AsOwner(ctx, "INSERT INTO commits VALUES ($1, gen_random_uuid(), $2, now() - $3::text::interval)", benchTenant(0), c.kept, c.age); err != nil {
+		if err := s.AsOwner(ctx, "INSERT INTO commits VALUES ($1, gen_random_uuid(), $2, now() - $3::text::interval)", storetest.BenchTenant(0), c.kept, c.age); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Tidy(ctx); err != nil {

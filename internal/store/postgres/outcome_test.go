@@ -18,6 +18,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/store"
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres"
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres/pgtest"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 // line stands between a store and its database, and can be cut.
@@ -157,9 +158,9 @@ func TestALostCommitIsFoundOut(t *testing.T) {
 							return fmt.Errorf("a token that is not there: %w", err)
 						}
 					}
-					tok := benchToken()
+					tok := storetest.SomeToken()
 					tok.ID = id
-					return errors.Join(tx.InsertToken(ctx, tok), tx.AppendLog(ctx, benchEntry(id)), arm(tx))
+					return errors.Join(tx.InsertToken(ctx, tok), tx.AppendLog(ctx, storetest.SomeEntry(id)), arm(tx))
 				})
 			}
 			// Once without harm, so that the statements are prepared.
@@ -200,7 +201,7 @@ func TestALostCommitIsFoundOut(t *testing.T) {
 			}); err != nil {
 				t.Errorf("the token of the last run: %v", err)
 			}
-			if err := verify(t, s, nil); err != nil {
+			if err := storetest.Verify(t.Context(), s, nil); err != nil {
 				t.Error(err)
 			}
 		})
@@ -214,11 +215,11 @@ func TestAnOutcomeThatNobodyKnowsIsReported(t *testing.T) {
 	s := open(t, over, postgres.Options{})
 	s.Impatient(200 * time.Millisecond)
 	ctx := t.Context()
-	if err := insertToken(ctx, s, 0); err != nil {
+	if err := storetest.InsertToken(ctx, s, 0); err != nil {
 		t.Fatal(err)
 	}
-	runs, lost := 0, benchToken()
-	err := s.Update(ctx, benchTenant(0), func(tx store.Tx) error {
+	runs, lost := 0, storetest.SomeToken()
+	err := s.Update(ctx, storetest.BenchTenant(0), func(tx store.Tx) error {
 		if runs++; runs == 1 {
 			_ = l.listener.Close()
 			l.arm(loseAnswer(nil))
@@ -236,11 +237,11 @@ func TestAViewOutlivesItsConnection(t *testing.T) {
 	l, over := newLine(t, pgtest.Database(t))
 	s := open(t, over, postgres.Options{})
 	ctx := t.Context()
-	if err := insertToken(ctx, s, 0); err != nil {
+	if err := storetest.InsertToken(ctx, s, 0); err != nil {
 		t.Fatal(err)
 	}
 	runs := 0
-	if err := s.View(ctx, benchTenant(0), func(tx store.Tx) error {
+	if err := s.View(ctx, storetest.BenchTenant(0), func(tx store.Tx) error {
 		runs++
 		l.arm(loseRequest(nil))
 		n, err := tx.CountTokens(ctx, store.TokenFilter{Now: 1})

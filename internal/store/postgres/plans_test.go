@@ -11,6 +11,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/store"
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres"
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres/pgtest"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 // requests runs every statement of the request path, with every shape of
@@ -24,7 +25,7 @@ func requests(t *testing.T, s *postgres.Store) {
 			t.Fatal(err)
 		}
 	}
-	tok, e := benchToken(), benchEntry("x")
+	tok, e := storetest.SomeToken(), storetest.SomeEntry("x")
 	var groups []store.TokenGroup
 	fail(s.Update(ctx, tenantB, func(tx store.Tx) error {
 		changed := tok
@@ -35,7 +36,7 @@ func requests(t *testing.T, s *postgres.Store) {
 			tx.PutMark(ctx, "m", []byte("v")), tx.PutMark(ctx, "n", nil),
 			tx.InsertApplication(ctx, store.Application{ID: "a", Type: "private", Version: 1}), tx.ReplaceApplication(ctx, store.Application{ID: "a", Version: 2}),
 			tx.InsertKey(ctx, store.Key{ID: "k", ApplicationID: "a", Hash: []byte("h")}),
-			tx.InsertToken(ctx, tok), tx.ReplaceToken(ctx, changed), tx.AppendLog(ctx, e, benchEntry("y")),
+			tx.InsertToken(ctx, tok), tx.ReplaceToken(ctx, changed), tx.AppendLog(ctx, e, storetest.SomeEntry("y")),
 			tx.InsertSession(ctx, store.Session{ID: "s", KeyHash: []byte("k"), NonceHash: []byte("n"), Version: 1}), tx.ReplaceSession(ctx, store.Session{ID: "s", Version: 2}),
 			tx.InsertParcel(ctx, store.Parcel{Kind: "job", ID: "p", Version: 1}), tx.ReplaceParcel(ctx, store.Parcel{Kind: "job", ID: "p", Version: 2}),
 			tx.InsertDefinition(ctx, store.Definition{Kind: "proxy", ID: "d", KeyHash: []byte("k"), Version: 1}), tx.ReplaceDefinition(ctx, store.Definition{Kind: "proxy", ID: "d", Version: 2}),

@@ -17,23 +17,16 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
+const tenantA, tenantB = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
+
 // open opens the store in a database for the length of a test, with some tenants.
 func open(t testing.TB, url string, o postgres.Options) *postgres.Store {
 	t.Helper()
 	s := openBare(t, url, o)
-	if err := storetest.AddTenants(t.Context(), s, tenants()...); err != nil {
+	if err := storetest.AddTenants(t.Context(), s, storetest.Tenants()...); err != nil {
 		t.Fatal(err)
 	}
 	return s
-}
-
-// tenants are those that the tests write for.
-func tenants() []string {
-	list := []string{tenantA, tenantB}
-	for n := range int64(8) {
-		list = append(list, benchTenant(n))
-	}
-	return list
 }
 
 func openBare(t testing.TB, url string, o postgres.Options) *postgres.Store {

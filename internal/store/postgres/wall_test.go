@@ -14,19 +14,20 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/store"
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres"
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres/pgtest"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 // fill gives a tenant rows in every table.
 func fill(t *testing.T, s *postgres.Store, tenant string) {
 	t.Helper()
 	ctx := t.Context()
-	tok, e := benchToken(), benchEntry("x")
+	tok, e := storetest.SomeToken(), storetest.SomeEntry("x")
 	if err := s.Update(ctx, tenant, func(tx store.Tx) error {
 		return errors.Join(
 			tx.InsertTenant(ctx, store.Tenant{}), tx.PutMark(ctx, "m", []byte("v")),
 			tx.PutKeyset(ctx, store.Keyset{Purpose: "p", Wrapped: []byte("w"), Version: 1}),
 			tx.InsertApplication(ctx, store.Application{ID: "a", Type: "private", Version: 1}), tx.InsertKey(ctx, store.Key{ID: "k", ApplicationID: "a", Hash: []byte("h")}),
-			tx.InsertToken(ctx, tok), tx.AppendLog(ctx, e, benchEntry("y")),
+			tx.InsertToken(ctx, tok), tx.AppendLog(ctx, e, storetest.SomeEntry("y")),
 			tx.InsertSession(ctx, store.Session{ID: "s", KeyHash: []byte("k"), NonceHash: []byte("n"), Version: 1}),
 			tx.InsertParcel(ctx, store.Parcel{Kind: "job", ID: "p", DueAt: 1, ExpiresAt: 1, Version: 1}),
 			tx.InsertDefinition(ctx, store.Definition{Kind: "proxy", ID: "d", KeyHash: []byte("k"), Version: 1}),

@@ -19,6 +19,7 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/internal/store"
 	"github.com/tokenkeep/tokenkeep/internal/store/sqlite"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 const databaseName = "tokenkeep.db"
@@ -88,8 +89,8 @@ func insertMany(t *testing.T, s store.Store, n int) {
 	t.Helper()
 	if err := s.Update(t.Context(), tenantA, func(tx store.Tx) error {
 		for range n {
-			tok := benchToken()
-			if err := errors.Join(tx.InsertToken(t.Context(), tok), tx.AppendLog(t.Context(), benchEntry(tok.ID))); err != nil {
+			tok := storetest.SomeToken()
+			if err := errors.Join(tx.InsertToken(t.Context(), tok), tx.AppendLog(t.Context(), storetest.SomeEntry(tok.ID))); err != nil {
 				return err
 			}
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/internal/store"
 	"github.com/tokenkeep/tokenkeep/internal/store/sqlite"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 // together has the updates wait until all can be taken into one commit, and
@@ -66,9 +67,9 @@ func TestUpdatesShareACommitAndNoOtherFate(t *testing.T) {
 	ctx := t.Context()
 	errOwn, errPanic := errors.New("its own error"), errors.New("its own panic")
 	insert := func(then func() error) func(tx store.Tx) error {
-		tok := benchToken()
+		tok := storetest.SomeToken()
 		return func(tx store.Tx) error {
-			if err := errors.Join(tx.InsertToken(ctx, tok), tx.AppendLog(ctx, benchEntry(tok.ID))); err != nil {
+			if err := errors.Join(tx.InsertToken(ctx, tok), tx.AppendLog(ctx, storetest.SomeEntry(tok.ID))); err != nil {
 				return err
 			}
 			return then()
@@ -92,7 +93,7 @@ func TestUpdatesShareACommitAndNoOtherFate(t *testing.T) {
 	if n := countTokens(t, s); n != 5 {
 		t.Errorf("%d tokens, want the 5 of the updates that returned nil", n)
 	}
-	if err := verify(t, s, nil); err != nil {
+	if err := storetest.Verify(t.Context(), s, nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -107,16 +108,16 @@ func TestAnUpdateTooLargeForTheDiskFailsAlone(t *testing.T) {
 				t.Fatal(err)
 			}
 			small := func(tx store.Tx) error {
-				tok := benchToken()
-				return errors.Join(tx.InsertToken(ctx, tok), tx.AppendLog(ctx, benchEntry(tok.ID)))
+				tok := storetest.SomeToken()
+				return errors.Join(tx.InsertToken(ctx, tok), tx.AppendLog(ctx, storetest.SomeEntry(tok.ID)))
 			}
 			huge := func(tx store.Tx) error {
-				tok := benchToken()
+				tok := storetest.SomeToken()
 				tok.Data = make([]byte, 1<<20)
 				err := tx.InsertToken(ctx, tok)
 				if swallow {
 					// Both would be committed alone: SQLite has rolled back.
-					_ = tx.AppendLog(ctx, benchEntry(tok.ID))
+					_ = tx.AppendLog(ctx, storetest.SomeEntry(tok.ID))
 					_ = tx.PutMark(ctx, "left behind", []byte("x"))
 					return nil
 				}
@@ -134,13 +135,13 @@ func TestAnUpdateTooLargeForTheDiskFailsAlone(t *testing.T) {
 			if err := s.View(ctx, tenantA, func(tx store.Tx) error { _, err := tx.Mark(ctx, "left behind"); return err }); !errors.Is(err, store.ErrNotFound) {
 				t.Errorf("a part of the update that failed: got error %v, want %v", err, store.ErrNotFound)
 			}
-			if err := verify(t, s, nil); err != nil {
+			if err := storetest.Verify(t.Context(), s, nil); err != nil {
 				t.Error(err)
 			}
 			if err := s.LimitGrowth(10_000); err != nil {
 				t.Fatal(err)
 			}
-			if err := s.Update(ctx, tenantA, func(tx store.Tx) error { return tx.InsertToken(ctx, benchToken()) }); err != nil {
+			if err := s.Update(ctx, tenantA, func(tx store.Tx) error { return tx.InsertToken(ctx, storetest.SomeToken()) }); err != nil {
 				t.Errorf("an update when there is space again: %v", err)
 			}
 		})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/internal/store"
 	"github.com/tokenkeep/tokenkeep/internal/store/sqlite"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 const tenantA, tenantB = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
@@ -23,7 +24,7 @@ func requests(t *testing.T, s *sqlite.Store) {
 			t.Fatal(err)
 		}
 	}
-	tok, e := benchToken(), benchEntry("x")
+	tok, e := storetest.SomeToken(), storetest.SomeEntry("x")
 	a := store.Application{ID: "a", Type: "private", Version: 1}
 	k := store.Key{ID: "k", ApplicationID: "a", Hash: []byte("h")}
 	var groups []store.TokenGroup
@@ -35,7 +36,7 @@ func requests(t *testing.T, s *sqlite.Store) {
 			tx.PutKeyset(ctx, store.Keyset{Purpose: "p", Wrapped: []byte("w"), Version: 1}), tx.PutKeyset(ctx, store.Keyset{Purpose: "p", Wrapped: []byte("w"), Version: 2}),
 			tx.PutMark(ctx, "m", []byte("v")), tx.PutMark(ctx, "n", nil),
 			tx.InsertApplication(ctx, a), tx.ReplaceApplication(ctx, store.Application{ID: "a", Version: 2}), tx.InsertKey(ctx, k),
-			tx.InsertToken(ctx, tok), tx.ReplaceToken(ctx, changed), tx.AppendLog(ctx, e, benchEntry("y")),
+			tx.InsertToken(ctx, tok), tx.ReplaceToken(ctx, changed), tx.AppendLog(ctx, e, storetest.SomeEntry("y")),
 			tx.InsertSession(ctx, store.Session{ID: "s", KeyHash: []byte("k"), NonceHash: []byte("n"), Version: 1}), tx.ReplaceSession(ctx, store.Session{ID: "s", Version: 2}),
 			tx.InsertParcel(ctx, store.Parcel{Kind: "job", ID: "p", Version: 1}), tx.ReplaceParcel(ctx, store.Parcel{Kind: "job", ID: "p", Version: 2}),
 			tx.InsertDefinition(ctx, store.Definition{Kind: "proxy", ID: "d", KeyHash: []byte("k"), Version: 1}), tx.ReplaceDefinition(ctx, store.Definition{Kind: "proxy", ID: "d", Version: 2}),

@@ -13,6 +13,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/store"
 	"github.com/tokenkeep/tokenkeep/internal/store/sqlite"
 	"github.com/tokenkeep/tokenkeep/internal/store/sqlite/powercut"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 func TestAPowerCutLosesNothing(t *testing.T) {
@@ -34,13 +35,13 @@ func cutPower(t *testing.T, cuts int) {
 	dir := t.TempDir()
 	recorder := powercut.New(t, dir)
 	s := open(t, dir, sqlite.Options{VFS: recorder.Name(), Readers: 1, WALSoftBytes: 64 << 10, WALHardBytes: 192 << 10})
-	var told ledger
+	var told storetest.Ledger
 	var writers sync.WaitGroup
 	allowed := make(chan struct{}) // changes, until the next cut
 	for range 6 {
 		writers.Go(func() {
 			next := func() bool { _, ok := <-allowed; return ok }
-			if err := work(t.Context(), s, told.note, next); err != nil {
+			if err := storetest.Work(t.Context(), s, told.Note, next); err != nil {
 				t.Errorf("Update: %v", err)
 				for next() {
 				}
@@ -51,8 +52,8 @@ func cutPower(t *testing.T, cuts int) {
 	t.Cleanup(stop)
 	for i := range cuts {
 		pause := feed(allowed)
-		var events []event
-		disk := recorder.CutAfter(random.IntN(60), func() { events = told.read() })
+		var events []storetest.Event
+		disk := recorder.CutAfter(random.IntN(60), func() { events = told.Read() })
 		pause()
 		loss := powercut.Losses[i%len(powercut.Losses)]
 		if err := verifyCut(t, disk.Write(t, loss, random), events); err != nil {
@@ -60,11 +61,11 @@ func cutPower(t *testing.T, cuts int) {
 		}
 	}
 	stop()
-	if err := verify(t, s, told.read()); err != nil {
+	if err := storetest.Verify(t.Context(), s, told.Read()); err != nil {
 		t.Errorf("the store that ran on: %v", err)
 	}
-	if len(told.read()) < cuts {
-		t.Errorf("only %d changes were acknowledged", len(told.read()))
+	if len(told.Read()) < cuts {
+		t.Errorf("only %d changes were acknowledged", len(told.Read()))
 	}
 }
 
@@ -86,13 +87,13 @@ func feed(allowed chan<- struct{}) (pause func()) {
 }
 
 // verifyCut opens what a power cut left, without the recorder.
-func verifyCut(t *testing.T, dir string, events []event) error {
+func verifyCut(t *testing.T, dir string, events []storetest.Event) error {
 	t.Helper()
 	s, err := sqlite.Open(t.Context(), dir, sqlite.Options{Readers: 1})
 	if err != nil {
 		return err
 	}
-	err = verify(t, s, events)
+	err = storetest.Verify(t.Context(), s, events)
 	return errors.Join(err, s.Close(), os.RemoveAll(dir))
 }
 
@@ -102,7 +103,7 @@ func TestAPowerCutWhileAStoreOpensAndClosesIsNoDamage(t *testing.T) {
 	for i := range 24 {
 		dir := t.TempDir()
 		recorder := powercut.New(t, dir)
-		var told ledger
+		var told storetest.Ledger
 		done := make(chan error, 1)
 		go func() {
 			for range 3 { // the first time it is made, and then there
@@ -112,7 +113,7 @@ func TestAPowerCutWhileAStoreOpensAndClosesIsNoDamage(t *testing.T) {
 					return
 				}
 				n := 0
-				err = work(t.Context(), s, told.note, func() bool { n++; return n <= 2 })
+				err = storetest.Work(t.Context(), s, told.Note, func() bool { n++; return n <= 2 })
 				if err := errors.Join(err, s.Close()); err != nil {
 					done <- err
 					return
@@ -120,8 +121,8 @@ func TestAPowerCutWhileAStoreOpensAndClosesIsNoDamage(t *testing.T) {
 			}
 			done <- nil
 		}()
-		var events []event
-		disk := recorder.CutAfter(1+random.IntN(150), func() { events = told.read() })
+		var events []storetest.Event
+		disk := recorder.CutAfter(1+random.IntN(150), func() { events = told.Read() })
 		loss := powercut.Losses[i%len(powercut.Losses)]
 		if err := verifyCut(t, disk.Write(t, loss, random), events); err != nil {
 			t.Errorf("cut %d of seed %d, losing %s: %v", i, seed, loss, err)
@@ -143,14 +144,14 @@ func TestAFullDiskStopsWritersAndNothingElse(t *testing.T) {
 			dir := t.TempDir()
 			recorder := powercut.New(t, dir)
 			s := open(t, dir, sqlite.Options{VFS: recorder.Name(), Readers: 2, WALSoftBytes: 32 << 10, WALHardBytes: 96 << 10})
-			var told ledger
+			var told storetest.Ledger
 			insertSome := func(goroutines, each int) (failed int) {
 				var mu sync.Mutex
 				var wg sync.WaitGroup
 				for range goroutines {
 					wg.Go(func() {
 						n := 0
-						err := work(t.Context(), s, told.note, func() bool { n++; return n <= each })
+						err := storetest.Work(t.Context(), s, told.Note, func() bool { n++; return n <= each })
 						if err != nil && !errors.Is(err, store.ErrUnavailable) {
 							t.Errorf("Update on a full disk: got error %v, want %v", err, store.ErrUnavailable)
 						}
@@ -186,13 +187,13 @@ func TestAFullDiskStopsWritersAndNothingElse(t *testing.T) {
 					t.Errorf("fault at %d: a write failed after the fault had gone", n)
 				}
 			}
-			if err := verify(t, s, told.read()); err != nil {
+			if err := storetest.Verify(t.Context(), s, told.Read()); err != nil {
 				t.Errorf("after all faults: %v", err)
 			}
 			if err := s.Close(); err != nil {
 				t.Errorf("Close: %v", err)
 			}
-			if err := verify(t, open(t, dir, sqlite.Options{}), told.read()); err != nil {
+			if err := storetest.Verify(t.Context(), open(t, dir, sqlite.Options{}), told.Read()); err != nil {
 				t.Errorf("after a restart: %v", err)
 			}
 			if refusals < 20 {

@@ -40,7 +40,7 @@ func TestDeletedBytesAreOverwrittenWhereTheyStood(t *testing.T) {
 	const needle = "sealed bytes that somebody wants gone"
 	var ids []string
 	for n := range 120 { // of many lengths: on pages of their own, and shared
-		tok := benchToken()
+		tok := storetest.SomeToken()
 		tok.Data, tok.Details = bytes.Repeat([]byte(needle), 1+n%40*n%200), []byte(needle)
 		ids = append(ids, tok.ID)
 		if err := s.Update(ctx, tenantA, func(tx store.Tx) error {

@@ -12,19 +12,10 @@ import (
 func open(t testing.TB, dir string, o sqlite.Options) *sqlite.Store {
 	t.Helper()
 	s := openBare(t, dir, o)
-	if err := storetest.AddTenants(t.Context(), s, tenants()...); err != nil {
+	if err := storetest.AddTenants(t.Context(), s, storetest.Tenants()...); err != nil {
 		t.Fatal(err)
 	}
 	return s
-}
-
-// tenants are those that the tests write for.
-func tenants() []string {
-	list := []string{tenantA, tenantB}
-	for n := range int64(8) {
-		list = append(list, benchTenant(n))
-	}
-	return list
 }
 
 func openBare(t testing.TB, dir string, o sqlite.Options) *sqlite.Store {

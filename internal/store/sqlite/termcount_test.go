@@ -5,6 +5,7 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/internal/store"
 	"github.com/tokenkeep/tokenkeep/internal/store/sqlite"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 func TestOnlyTermsThatManyTokensHaveAreKeptCounted(t *testing.T) {
@@ -15,7 +16,7 @@ func TestOnlyTermsThatManyTokensHaveAreKeptCounted(t *testing.T) {
 		t.Helper()
 		if err := s.Update(ctx, tenantA, func(tx store.Tx) error {
 			for range n {
-				tok := benchToken() // with terms of its own
+				tok := storetest.SomeToken() // with terms of its own
 				tok.Terms = append(tok.Terms, common)
 				if err := tx.InsertToken(ctx, tok); err != nil {
 					return err

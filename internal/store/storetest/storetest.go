@@ -2,8 +2,8 @@
 //
 // It promises that a backend which passes it keeps the contract as far as one
 // process can see. It never looks behind the interface and never asks for more
-// than the interface says: what a crash does to the stored bytes is each
-// backend's own to test.
+// than the interface says: how a backend crashes is its own to test, with the
+// workload and the verification of this package.
 package storetest
 
 import (

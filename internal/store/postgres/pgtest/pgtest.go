@@ -221,7 +221,7 @@ func (c *Cluster) Database(t testing.TB) string {
 
 // run runs statements in a database.
 func (c *Cluster) run(database, statements string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), startWait)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, c.URL(database))
 	if err != nil {
