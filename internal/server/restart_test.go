@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -19,6 +20,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/config"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 	"github.com/tokenkeep/tokenkeep/internal/server"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 // developers loads the settings of a developer's machine with changes given as
@@ -83,7 +85,11 @@ func exchanges() []exchange {
 
 // try makes the exchange once and says what was wrong with the answer.
 func (x exchange) try(client *http.Client, url string) error {
-	request, err := http.NewRequest(x.method, url+x.path, bytes.NewReader(x.body))
+	return x.traced(context.Background(), client, url)
+}
+
+func (x exchange) traced(ctx context.Context, client *http.Client, url string) error {
+	request, err := http.NewRequestWithContext(ctx, x.method, url+x.path, bytes.NewReader(x.body))
 	if err != nil {
 		return err
 	}
@@ -104,16 +110,37 @@ func (x exchange) try(client *http.Client, url string) error {
 	return nil
 }
 
-// pause is the drain delay of the restarts: longer than a client of the test
-// rests between two requests, be the machine as busy as it may. Whoever rests
-// longer may send into a connection that is being closed, as HTTP allows.
-const pause = "120ms"
+// pause is the drain delay of the restarts.
+const pause = 120 * time.Millisecond
+
+// rest watches a request of a client that keeps its connection, to tell
+// whether it was sent into one that was being closed, as HTTP allows: a client
+// that rests for as long as the drain delay, because the machine is busy, is
+// not told before.
+type rest struct {
+	since    time.Time                 // the answer before
+	sent     atomic.Pointer[time.Time] // the request; nil when it could not be
+	answered atomic.Bool               // something came back
+}
+
+func (r *rest) trace() *httptrace.ClientTrace {
+	return &httptrace.ClientTrace{
+		WroteRequest:         func(httptrace.WroteRequestInfo) { now := time.Now(); r.sent.Store(&now) },
+		GotFirstResponseByte: func() { r.answered.Store(true) },
+	}
+}
+
+// tooLong reports whether a request that failed had been sent too late.
+func (r *rest) tooLong() bool {
+	sent := time.Now()
+	if at := r.sent.Load(); at != nil {
+		sent = *at
+	}
+	return !r.since.IsZero() && !r.answered.Load() && sent.Sub(r.since) >= pause
+}
 
 func TestNoRequestIsCutOverManyRestartsUnderLoad(t *testing.T) {
-	rounds := 100
-	if testing.Short() {
-		rounds = 10
-	}
+	rounds := storetest.Rounds(100)
 	shared, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -133,13 +160,17 @@ func TestNoRequestIsCutOverManyRestartsUnderLoad(t *testing.T) {
 			defer transport.CloseIdleConnections()
 			client := &http.Client{Transport: transport, Timeout: 30 * time.Second}
 			x := exchanges()[i%3]
-			for {
+			for before := (time.Time{}); ; before = time.Now() {
 				select {
 				case <-stop:
 					return
 				default:
 				}
-				if err := x.try(client, url); err != nil {
+				r := rest{since: before}
+				if err := x.traced(httptrace.WithClientTrace(context.Background(), r.trace()), client, url); err != nil {
+					if r.tooLong() {
+						continue
+					}
 					if failed.Add(1) <= 10 {
 						t.Errorf("after %d answers: %v", answered.Load(), err)
 					}
@@ -150,7 +181,7 @@ func TestNoRequestIsCutOverManyRestartsUnderLoad(t *testing.T) {
 		}()
 	}
 	for round := range rounds {
-		s, err := server.New(t.Context(), developers(t, data, "drain.delay", pause), server.Options{Listener: duplicate(t, shared), Routes: restartRows})
+		s, err := server.New(t.Context(), developers(t, data, "drain.delay", pause.String()), server.Options{Listener: duplicate(t, shared), Routes: restartRows})
 		if err != nil {
 			t.Fatalf("start %d: %v", round, err)
 		}
