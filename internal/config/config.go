@@ -56,6 +56,12 @@ type Config struct {
 
 	MetricsAddr string
 
+	AllowHTTP     bool
+	AllowHosts    []string
+	AllowNetworks []netip.Prefix
+	AllowPorts    []uint16
+	ExtraCAFile   string
+
 	// Dev relaxes what only a developer's own machine may relax. No setting
 	// reaches it: the dev command sets it.
 	Dev bool

@@ -75,6 +75,12 @@ func TestWhatIsNotUnderstoodIsRefusedByName(t *testing.T) {
 		"a size that is too small":          {file: "max_body: 1", want: "max_body"},
 		"a rate that is not a number":       {file: "rate_limit: {per_key: NaN}", want: "rate_limit.per_key"},
 		"a network that is not one":         {file: "trusted_proxies: [" + planted + "]", want: "trusted_proxies"},
+		"a mapped network":                  {file: "allow_networks: ['::ffff:10.0.0.0/104']", want: "allow_networks"},
+		"an open host that is an address":   {file: "allow_hosts: [10.0.0.1]", want: "allow_hosts"},
+		"an open host that is a URL":        {file: "allow_hosts: ['https://a" + planted + "/']", want: "allow_hosts"},
+		"a star as an open host":            {file: "allow_hosts: ['*']", want: "allow_hosts"},
+		"an open port that is none":         {file: "allow_ports: [" + planted + "]", want: "allow_ports"},
+		"an open port 0":                    {file: "allow_ports: [0]", want: "allow_ports"},
 		"a boolean that is not one":         {file: "tls: {terminated_elsewhere: " + planted + "}", want: "tls.terminated_elsewhere"},
 		"a prefix that no header can have":  {file: "header_prefix: 'a b'", want: "header_prefix"},
 		"a secret in the file":              {file: "kek: {value: " + planted + "}", want: "TOKENKEEP_KEK_VALUE"},
@@ -166,6 +172,9 @@ func TestUnsafeSettingsAreRefusedByName(t *testing.T) {
 		"no key-encryption key":                     {map[string]string{"kek.file": ""}, "kek.file"},
 		"a key-encryption key that others can read": {map[string]string{"kek.file": open}, "kek.file"},
 		"a data folder that others can read":        {map[string]string{"data": folder}, "data"},
+		"every address as a destination":            {map[string]string{"allow_networks": "::/0"}, "allow_networks"},
+		"an inner network as a destination":         {map[string]string{"allow_networks": "10.1.0.0/16", "allow_hosts": "psp.internal,*.svc", "allow_ports": "444", "allow_http": "true"}, ""},
+		"authorities that are not there":            {map[string]string{"extra_ca_file": dir + "/none"}, "extra_ca_file"},
 		"every address trusted as a proxy":          {map[string]string{"trusted_proxies": "0.0.0.0/0"}, "trusted_proxies"},
 	} {
 		t.Run(name, func(t *testing.T) {

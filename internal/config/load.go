@@ -205,7 +205,7 @@ func (c *Config) Validate() error {
 	if c.TLSCertFile == "" && !c.TLSTerminatedElsewhere && !isLoopback(c.Addr) {
 		return errorf("addr is not a loopback address and there is no TLS: set tls.cert_file and tls.key_file, or tls.terminated_elsewhere when something in front ends TLS")
 	}
-	for name, path := range map[string]string{"tls.cert_file": c.TLSCertFile, "tls.key_file": c.TLSKeyFile, "kek.file": c.KEKFile, "store.url_file": c.StoreURLFile} {
+	for name, path := range map[string]string{"tls.cert_file": c.TLSCertFile, "tls.key_file": c.TLSKeyFile, "kek.file": c.KEKFile, "store.url_file": c.StoreURLFile, "extra_ca_file": c.ExtraCAFile} {
 		if path == "" {
 			continue
 		}
@@ -237,6 +237,11 @@ func (c *Config) Validate() error {
 	for _, p := range c.TrustedProxies {
 		if p.Bits() == 0 {
 			return errorf("trusted_proxies trusts every address, so that anyone could claim to be anyone: name the networks of your own proxies")
+		}
+	}
+	for _, p := range c.AllowNetworks {
+		if p.Bits() == 0 {
+			return errorf("allow_networks opens every address, this machine's own among them: name the networks of the hosts that tenants may reach")
 		}
 	}
 	return nil

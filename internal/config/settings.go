@@ -115,27 +115,8 @@ var settings = []Setting{
 		},
 		get: func(c *Config) string { return strings.Join(c.CORSOrigins, ",") },
 	},
-	{
-		Name: "trusted_proxies", Doc: "Networks of the proxies in front whose X-Forwarded-For is believed.",
-		set: func(c *Config, v string) error {
-			c.TrustedProxies = nil
-			for _, p := range list(v) {
-				prefix, err := netip.ParsePrefix(p)
-				if err != nil {
-					return errors.New("must be a list of networks such as 10.0.0.0/8")
-				}
-				c.TrustedProxies = append(c.TrustedProxies, prefix.Masked())
-			}
-			return nil
-		},
-		get: func(c *Config) string {
-			names := make([]string, len(c.TrustedProxies))
-			for i, p := range c.TrustedProxies {
-				names[i] = p.String()
-			}
-			return strings.Join(names, ",")
-		},
-	},
+	networks("trusted_proxies", "Networks of the proxies in front whose X-Forwarded-For is believed.",
+		func(c *Config) *[]netip.Prefix { return &c.TrustedProxies }),
 	rate("rate_limit.per_key", "Requests a second that one key may make on this node, with bursts of ten times that; 0 is no limit.",
 		func(c *Config) *float64 { return &c.RateLimitPerKey }),
 	rate("rate_limit.per_address", "Requests a second that one client address may make on this node, with bursts of ten times that; 0 is no limit.",
@@ -174,7 +155,52 @@ var settings = []Setting{
 
 	text("metrics_addr", "Address for /metrics alone. Without it, /metrics is served beside the API.",
 		"", func(c *Config) *string { return &c.MetricsAddr }, isAddress),
+
+	flag("allow_http", "Lets destinations of tenants be http:// and use port 80: what is sent there can be read on the way.",
+		"false", func(c *Config) *bool { return &c.AllowHTTP }),
+	{
+		Name: "allow_hosts", Doc: "Full names of inner hosts that destinations of tenants may be, and that may then have private addresses; *.name stands for all below it.",
+		set: func(c *Config, v string) error {
+			c.AllowHosts = list(v)
+			for _, h := range c.AllowHosts {
+				if !hostName.MatchString(h) {
+					return errors.New("must be a list of names such as psp.internal or *.internal, not of addresses or URLs")
+				}
+			}
+			return nil
+		},
+		get: func(c *Config) string { return strings.Join(c.AllowHosts, ",") },
+	},
+	networks("allow_networks", "Networks that destinations of tenants may lie in although they are not public. Metadata addresses of clouds stay shut.",
+		func(c *Config) *[]netip.Prefix { return &c.AllowNetworks }),
+	{
+		Name: "allow_ports", Doc: "Ports below 1024 that destinations of tenants may use beside 443.",
+		set: func(c *Config, v string) error {
+			c.AllowPorts = nil
+			for _, p := range list(v) {
+				n, err := strconv.ParseUint(p, 10, 16)
+				if err != nil || n == 0 {
+					return errors.New("must be a list of ports from 1 to 65535")
+				}
+				c.AllowPorts = append(c.AllowPorts, uint16(n))
+			}
+			return nil
+		},
+		get: func(c *Config) string {
+			ports := make([]string, len(c.AllowPorts))
+			for i, p := range c.AllowPorts {
+				ports[i] = strconv.Itoa(int(p))
+			}
+			return strings.Join(ports, ",")
+		},
+	},
+	text("extra_ca_file", "PEM file of certificate authorities that destinations of tenants may have their certificates from, beside the system's.",
+		"", func(c *Config) *string { return &c.ExtraCAFile }, nil),
 }
+
+// hostName is a name or *. and a name, and not what could be an address: its
+// last label has a letter in front. Names in other scripts come in ASCII form.
+var hostName = regexp.MustCompile(`^(\*\.)?([A-Za-z0-9-]{1,63}\.)*[A-Za-z][A-Za-z0-9-]{0,62}$`)
 
 // The makers of rows below read one kind of value each.
 
@@ -206,6 +232,30 @@ func flag(name, doc, fallback string, field func(*Config) *bool) Setting {
 			return nil
 		},
 		get: func(c *Config) string { return strconv.FormatBool(*field(c)) },
+	}
+}
+
+func networks(name, doc string, field func(*Config) *[]netip.Prefix) Setting {
+	return Setting{
+		Name: name, Doc: doc,
+		set: func(c *Config, v string) error {
+			*field(c) = nil
+			for _, p := range list(v) {
+				prefix, err := netip.ParsePrefix(p)
+				if err != nil || prefix.Addr().Is4In6() {
+					return errors.New("must be a list of networks such as 10.0.0.0/8")
+				}
+				*field(c) = append(*field(c), prefix.Masked())
+			}
+			return nil
+		},
+		get: func(c *Config) string {
+			names := make([]string, len(*field(c)))
+			for i, p := range *field(c) {
+				names[i] = p.String()
+			}
+			return strings.Join(names, ",")
+		},
 	}
 }
 
