@@ -50,6 +50,8 @@ var mayImport = map[string][]string{
 	"internal/keyring":           {"internal/secret", "internal/store"},
 	"internal/keyring/kmstest":   {"internal/keyring"},
 	"internal/keyring/localkms":  {"internal/keyring", "internal/secret"},
+	"internal/egress":            {"internal/fault"},
+	"internal/egress/egresstest": {},
 	"internal/expression":        {"internal/fault", "internal/jsonvalue"},
 	"internal/jsonvalue":         {"internal/fault"},
 
@@ -74,6 +76,11 @@ var mayImport = map[string][]string{
 var mayDial = map[string]string{
 	"client/client.go":                         "calls the server that a customer names",
 	"internal/admin/admin.go":                  "dials the admin socket on this machine, for the operator's commands",
+	"internal/egress/dial.go":                  "dials what a tenant chose, once every address of it is checked",
+	"internal/egress/http.go":                  "sends requests over the connections of dial.go",
+	"internal/egress/pools.go":                 "keeps those connections, each tenant's apart",
+	"internal/egress/egresstest/names.go":      "asks the name server that a test started, on loopback",
+	"internal/egress/egresstest/witness.go":    "knocks on its own listener, on loopback",
 	"internal/keeptest/keeptest.go":            "calls the server that a test started, on loopback",
 	"internal/store/postgres/pgtest/pgtest.go": "starts a database server of its own, for tests",
 }
