@@ -38,11 +38,9 @@ func isIn(a netip.Addr, networks []netip.Prefix) bool {
 // that led to it: such a name may have a private address, and no other special
 // one.
 func (p *policy) address(a netip.Addr, named bool) error {
-	if !a.IsValid() || a.Zone() != "" {
-		return errAddress
-	}
-	a = a.Unmap() // the resolver gives mapped addresses for plain IPv4 ones too
 	switch {
+	case !a.IsValid(), a.Zone() != "", a.Is4In6():
+		return errAddress // resolve has unmapped what was mapped
 	case isIn(a, metadata):
 		return errMetadata
 	case a.IsUnspecified(), a.IsMulticast(), a == broadcast:
@@ -99,7 +97,7 @@ func (e *Egress) machine() (machine, error) {
 // isOwn tells a listener of this server. It stays shut in every network: a
 // request that comes back in would pass for one from this machine.
 func (m machine) isOwn(to netip.AddrPort) bool {
-	a := to.Addr().Unmap()
+	a := to.Addr()
 	for _, o := range m.own {
 		if o.Port() != 0 && o.Port() != to.Port() {
 			continue
@@ -120,7 +118,7 @@ func (e *Egress) judge(m machine, to netip.AddrPort, named bool) error {
 	if err := e.policy.address(to.Addr(), named); err != nil {
 		return err
 	}
-	if m.isOwn(to) || m.local[to.Addr().Unmap()] && !e.policy.isOpen(to.Addr().Unmap()) {
+	if m.isOwn(to) || m.local[to.Addr()] && !e.policy.isOpen(to.Addr()) {
 		return errOwn
 	}
 	return nil

@@ -64,6 +64,9 @@ func (p *policy) url(raw string) (*url.URL, error) {
 	if err := p.destination(u); err != nil {
 		return nil, err
 	}
+	if len(u.String()) > maxURL { // the normal form is what is kept, and it may be longer
+		return nil, errLength
+	}
 	return u, nil
 }
 

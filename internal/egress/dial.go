@@ -89,7 +89,7 @@ func (e *Egress) resolve(ctx context.Context, host string) ([]netip.Addr, error)
 		return nil, ErrNoSuchHost
 	}
 	for i, a := range list {
-		list[i] = a.Unmap()
+		list[i] = a.Unmap() // Go's resolver gives mapped addresses for plain IPv4 ones too
 	}
 	return list, nil
 }
@@ -103,15 +103,14 @@ func (e *Egress) try(ctx context.Context, to netip.AddrPort, named bool, left in
 	}
 	d := net.Dialer{ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
 		// The last word, on the address that the kernel is about to get.
-		actual, err := netip.ParseAddrPort(address)
-		if err != nil || actual.Addr().Unmap() != to.Addr() || actual.Port() != to.Port() {
+		if actual, err := netip.ParseAddrPort(address); err != nil || actual != to {
 			return errAddress
 		}
 		m, err := e.machine()
 		if err != nil {
 			return err
 		}
-		if err := e.judge(m, actual, named); err != nil {
+		if err := e.judge(m, to, named); err != nil {
 			return err
 		}
 		e.metrics.attempts.Inc()

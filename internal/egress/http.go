@@ -3,6 +3,7 @@ package egress
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -21,7 +22,10 @@ const maxResponseHeader = 64 << 10
 // Use RoundTrip itself: answers are then as the destination gave them, with
 // redirects not followed and bodies not decompressed. Its errors are those of
 // this package, or the cause for which the request's context ended. The Host
-// header is always the destination's.
+// header is always the destination's. As net/http has it, a request is sent
+// again when a reused connection turns out closed and the destination cannot
+// have seen it, or its method or an Idempotency-Key says that twice is once;
+// that takes a GetBody.
 func (e *Egress) Transport(tenant string, firstByte time.Duration) http.RoundTripper {
 	if firstByte <= 0 {
 		firstByte = FirstByteTimeout
@@ -133,7 +137,7 @@ type receivedBody struct {
 
 func (b *receivedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		if err = context.Cause(b.ctx); err == nil {
 			err = ErrBroken
 		}

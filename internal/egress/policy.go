@@ -91,8 +91,6 @@ var innerSuffixes = []string{
 func (p *policy) host(host string, bracketed bool) (string, error) {
 	if a, err := netip.ParseAddr(host); err == nil && bracketed == a.Is6() {
 		switch {
-		case a.Zone() != "" || a.Is4In6():
-			return "", errLiteral
 		case isIn(a, metadata):
 			return "", errMetadata
 		case !p.isOpen(a) || p.address(a, false) != nil:

@@ -45,6 +45,7 @@ func (c *corpus) authorities() {
 		"backslashes after the scheme":     `https:\\127.0.0.1:PORT/`,
 		"a fragment before the user":       "https://pay.example#@127.0.0.1:PORT/",
 		"a query before the user":          "https://127.0.0.1:PORT?@pay.example/",
+		"a backslash in the path":          `https://pay.example/\..\`,
 		"a fragment":                       "https://pay.example/#part",
 		"an empty fragment":                "https://pay.example/#",
 		"a semicolon":                      "https://pay.example;127.0.0.1:PORT/",
