@@ -12,7 +12,8 @@ import (
 const definitionColumns = "kind, id, name, application_id, key_hash, created_by, created_at, modified_by, modified_at, version, contents"
 
 func scanDefinition(row pgx.Rows) (d store.Definition, err error) {
-	return d, row.Scan(&d.Kind, &d.ID, &d.Name, &d.ApplicationID, &d.KeyHash, &d.CreatedBy, &d.CreatedAt, &d.ModifiedBy, &d.ModifiedAt, &d.Version, &d.Contents)
+	err = row.Scan(&d.Kind, &d.ID, &d.Name, &d.ApplicationID, &d.KeyHash, &d.CreatedBy, &d.CreatedAt, &d.ModifiedBy, &d.ModifiedAt, &d.Version, &d.Contents)
+	return d, err
 }
 
 // orNoHash stores no hash as NULL, so that many may have none.

@@ -12,7 +12,8 @@ import (
 const sessionColumns = "id, key_hash, nonce_hash, prefix, sealed_grant, created_by, created_at, authorized_by, authorized_at, expires_at, version"
 
 func scanSession(row pgx.Rows) (s store.Session, err error) {
-	return s, row.Scan(&s.ID, &s.KeyHash, &s.NonceHash, &s.Prefix, &s.Grant, &s.CreatedBy, &s.CreatedAt, &s.AuthorizedBy, &s.AuthorizedAt, &s.ExpiresAt, &s.Version)
+	err = row.Scan(&s.ID, &s.KeyHash, &s.NonceHash, &s.Prefix, &s.Grant, &s.CreatedBy, &s.CreatedAt, &s.AuthorizedBy, &s.AuthorizedAt, &s.ExpiresAt, &s.Version)
+	return s, err
 }
 
 func (t *tx) InsertSession(_ context.Context, s store.Session) error {
