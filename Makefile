@@ -9,11 +9,22 @@ ARGS ?=
 
 .PHONY: help
 help: ## List the commands
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 .PHONY: build
-build: ## Build bin/tokenkeep
+build: runtime ## Build bin/tokenkeep, and bin/runtime for the code of tenants
 	go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION)" -o bin/tokenkeep ./cmd/tokenkeep
+
+# Node 16 and the packages for reactor code. Only a change of the lock file needs the network.
+.PHONY: runtime
+runtime:
+	@command -v npm >/dev/null && node -e 'process.exit(parseInt(process.versions.node) < 18 ? 1 : 0)' || { \
+	  echo "Install npm with Node.js 18 or newer (Debian: npm): it fetches and bundles what runs reactor code."; exit 1; }
+	@node runtime/build.mjs bin/runtime
+
+.PHONY: runtime-test
+runtime-test: runtime ## Run the tests of what reactor code finds, on Node 16 and on your Node
+	KEEPTEST_RUNTIME=required go test ./test/runtime
 
 .PHONY: run
 run: build ## Build, then start a server to try things out with (ARGS="--addr 127.0.0.1:0 --data DIR")
@@ -45,8 +56,8 @@ postgres:
 	  else echo "Install PostgreSQL 14 or newer (Debian: postgresql): the tests start clusters of their own from it."; exit 1; fi; }
 
 .PHONY: unit
-unit: postgres ## Run the tests as 'go test ./...' does, those on PostgreSQL included, with every round of the crash tests
-	KEEPTEST_POSTGRES=required KEEPTEST_ROUNDS=all go test ./...
+unit: postgres runtime ## Run the tests as 'go test ./...' does, those on PostgreSQL and Node 16 included, with every round of the crash tests
+	KEEPTEST_POSTGRES=required KEEPTEST_RUNTIME=required KEEPTEST_ROUNDS=all go test ./...
 
 .PHONY: both
 both: postgres ## Run the tests that know no store once more, on PostgreSQL

@@ -1,0 +1,69 @@
+// Package runtime runs the tests in runtime/test, which are JavaScript, against
+// the built runtime.
+//
+// It promises that they pass under the flags of both modes of the sandbox, on
+// Node 16, and on the Node of this machine if there is one. It never reaches
+// beyond loopback.
+package runtime_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/tokenkeep/tokenkeep/test/runtimetest"
+)
+
+// oldestNode is the oldest major version on which the tests are run beside 16.
+const oldestNode = 18
+
+func TestWhatReactorCodeFinds(t *testing.T) {
+	built := runtimetest.Find(t)
+	files, err := filepath.Glob(filepath.Join("..", "..", "runtime", "test", "*.test.js"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) < 5 {
+		t.Fatalf("found %d files of tests: the test looks in the wrong place", len(files))
+	}
+	for _, f := range append(files, filepath.Join("..", "..", "runtime", "test", "built.js"), filepath.Join("..", "..", "runtime", "packages.js")) {
+		// Read here, so that a change of it is not answered from the test cache.
+		if _, err := os.ReadFile(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for mode, flags := range built.Flags {
+		t.Run(mode, func(t *testing.T) { run(t, built, built.Node, flags, files) })
+	}
+	t.Run("node of this machine", func(t *testing.T) {
+		node, err := exec.LookPath("node")
+		if err != nil {
+			t.Skip("there is none")
+		}
+		out, err := exec.Command(node, "--version").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		major, _, _ := strings.Cut(strings.TrimPrefix(string(out), "v"), ".")
+		if n, err := strconv.Atoi(major); err != nil || n < oldestNode {
+			t.Skipf("it is older than %d", oldestNode)
+		}
+		run(t, built, node, nil, files)
+	})
+}
+
+func run(t *testing.T, built runtimetest.Runtime, node string, flags, files []string) {
+	for _, f := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(f), ".test.js"), func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.Command(node, append(flags[:len(flags):len(flags)], f)...)
+			cmd.Env = append(os.Environ(), "TOKENKEEP_RUNTIME="+built.Folder, "OPENSSL_CONF="+filepath.Join(built.Folder, "app", "openssl.cnf"))
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%s: %v\n%s", filepath.Base(f), err, out)
+			}
+		})
+	}
+}
