@@ -136,7 +136,7 @@ test("an operator's packages are found in their folder and nowhere else", () => 
   assert.equal(r('uses-axios'), 'not the curated one');
   assert.equal(typeof r('axios').post, 'function', 'the curated packages come first');
   assert.throws(() => r('inner/c'), { code: 'ERR_PACKAGE_PATH_NOT_EXPORTED' });
-  for (const id of ['above', 'linked', 'climbs', 'looks-up', 'own/../../../outside.js', './node_modules/own', path.join(dir, 'outside.js'), 'fs']) {
+  for (const id of ['axios/index.js', 'above', 'linked', 'climbs', 'looks-up', 'own/../../../outside.js', './node_modules/own', path.join(dir, 'outside.js'), 'fs']) {
     assert.throws(() => r(id), isNotFound, id);
   }
   assert.throws(() => runtime.createRequire({ modules, extra: path.join(dir, 'nowhere') }), { code: 'ENOENT' });
