@@ -30,8 +30,8 @@ const nodeHashes = {
 // The flags that the sandbox starts Node with, in its two modes. A code cache is
 // good for exactly these, the size of the heap included.
 const flags = {
-  jit: ['--max-old-space-size=96'],
-  jitless: ['--jitless', '--no-expose-wasm', '--max-old-space-size=96'],
+  jit: ['--no-addons', '--no-warnings', '--max-old-space-size=96'],
+  jitless: ['--no-addons', '--no-warnings', '--max-old-space-size=96', '--jitless'],
 };
 
 const hash = (data) => createHash('sha256').update(data).digest('hex');
@@ -215,8 +215,8 @@ async function main() {
   fs.writeFileSync(path.join(app, 'openssl.cnf'), '');
   if (node) {
     for (const mode of Object.keys(flags)) {
-      const run = spawnSync(path.join(made, 'bin', 'node'), [...flags[mode], path.join(app, 'cache.js')], { stdio: ['ignore', 'inherit', 'inherit'] });
-      if (run.status !== 0) fail(`no code cache could be made with ${flags[mode].join(' ')}`);
+      const run = spawnSync(path.join(made, 'bin', 'node'), [...flags[mode], path.join(app, 'cache.js')], { encoding: 'utf8' });
+      if (run.status !== 0) fail(`no code cache could be made with ${flags[mode].join(' ')}\n${run.stderr}`);
     }
   }
   const files = Object.fromEntries(filesOf(made).map((f) => [f, hash(fs.readFileSync(path.join(made, f)))]));

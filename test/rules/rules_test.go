@@ -70,7 +70,6 @@ var mayImport = map[string][]string{
 	"test/canary":      {},
 	"test/openapitest": {"api"},
 	"test/rules":       {},
-	"test/runtimetest": {},
 }
 
 // mayDial lists the files that may open connections, with the reason.

@@ -7,21 +7,60 @@
 package runtime_test
 
 import (
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/tokenkeep/tokenkeep/test/runtimetest"
 )
+
+// requiredVariable says, with the value "required", that a missing runtime fails
+// the tests instead of skipping them.
+const requiredVariable = "KEEPTEST_RUNTIME"
 
 // oldestNode is the oldest major version on which the tests are run beside 16.
 const oldestNode = 18
 
+// builtRuntime returns the folder that 'make runtime' leaves, or the one that
+// TOKENKEEP_RUNTIME names, and the flags of the sandbox by its modes.
+func builtRuntime(t *testing.T) (folder string, flags map[string][]string) {
+	t.Helper()
+	folder = os.Getenv("TOKENKEEP_RUNTIME")
+	if folder == "" {
+		folder = filepath.Join("..", "..", "bin", "runtime")
+	}
+	folder, err := filepath.Abs(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	missing := t.Skip
+	if os.Getenv(requiredVariable) == "required" {
+		missing = t.Fatal
+	}
+	text, err := os.ReadFile(filepath.Join(folder, "manifest.json"))
+	if err != nil {
+		missing("no runtime for reactor code is built: 'make runtime' builds it")
+	}
+	var manifest struct {
+		Node  *struct{} // absent where Node 16 does not run
+		Flags map[string][]string
+	}
+	if err := json.Unmarshal(text, &manifest); err != nil {
+		t.Fatalf("manifest of the runtime: %v", err)
+	}
+	if manifest.Node == nil {
+		missing("the built runtime has no Node 16, which does not run here")
+	}
+	return folder, manifest.Flags
+}
+
 func TestWhatReactorCodeFinds(t *testing.T) {
-	built := runtimetest.Find(t)
+	folder, modes := builtRuntime(t)
+	if len(modes) != 2 {
+		t.Fatalf("the sandbox has %d modes, want two", len(modes))
+	}
 	files, err := filepath.Glob(filepath.Join("..", "..", "runtime", "test", "*.test.js"))
 	if err != nil {
 		t.Fatal(err)
@@ -35,8 +74,8 @@ func TestWhatReactorCodeFinds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for mode, flags := range built.Flags {
-		t.Run(mode, func(t *testing.T) { run(t, built, built.Node, flags, files) })
+	for mode, flags := range modes {
+		t.Run(mode, func(t *testing.T) { run(t, folder, filepath.Join(folder, "bin", "node"), flags, files) })
 	}
 	t.Run("node of this machine", func(t *testing.T) {
 		node, err := exec.LookPath("node")
@@ -51,16 +90,16 @@ func TestWhatReactorCodeFinds(t *testing.T) {
 		if n, err := strconv.Atoi(major); err != nil || n < oldestNode {
 			t.Skipf("it is older than %d", oldestNode)
 		}
-		run(t, built, node, nil, files)
+		run(t, folder, node, nil, files)
 	})
 }
 
-func run(t *testing.T, built runtimetest.Runtime, node string, flags, files []string) {
+func run(t *testing.T, folder, node string, flags, files []string) {
 	for _, f := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(f), ".test.js"), func(t *testing.T) {
 			t.Parallel()
 			cmd := exec.Command(node, append(flags[:len(flags):len(flags)], f)...)
-			cmd.Env = append(os.Environ(), "TOKENKEEP_RUNTIME="+built.Folder, "OPENSSL_CONF="+filepath.Join(built.Folder, "app", "openssl.cnf"))
+			cmd.Env = append(os.Environ(), "TOKENKEEP_RUNTIME="+folder, "OPENSSL_CONF="+filepath.Join(folder, "app", "openssl.cnf"))
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Errorf("%s: %v\n%s", filepath.Base(f), err, out)
 			}
