@@ -113,7 +113,7 @@ func TestAnOlderStoreIsBroughtUpToDate(t *testing.T) {
 		administer(t, database+"&search_path=tokenkeep", texts[:n]...)
 		administer(t, database, fmt.Sprintf("INSERT INTO tokenkeep.installation VALUES ('schema', '%d')", n),
 			"INSERT INTO tokenkeep.marks VALUES ('"+tenantA+"', 'kept', 'value')")
-		s := open(t, database, postgres.Options{})
+		s := openBare(t, database, postgres.Options{})
 		fill(t, s, tenantB)
 		tables, _ := postgres.Tables()
 		for _, table := range tables {
