@@ -20,3 +20,6 @@ func WithNow(f func() time.Time) Option {
 		return nil
 	}
 }
+
+// Sleep is the waiting that WithSleep replaces.
+var Sleep = sleep
