@@ -22,6 +22,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
 	"github.com/tokenkeep/tokenkeep/internal/store"
 	"github.com/tokenkeep/tokenkeep/internal/store/sqlite"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 // side is one of the things that are compared: it does its work once.
@@ -171,6 +172,9 @@ func newBare(b *testing.B) *bare {
 	}
 	b.Cleanup(func() { _ = s.Close() })
 	x := &bare{store: s, tenant: uuid.NewString(), client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 128}}}
+	if err := storetest.AddTenants(b.Context(), s, x.tenant); err != nil {
+		b.Fatal(err)
+	}
 	x.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		if err := x.store.Update(r.Context(), x.tenant, func(tx store.Tx) error { return tx.AppendLog(r.Context(), entry("read", "x")) }); err != nil {
