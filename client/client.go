@@ -1,8 +1,9 @@
 // Package client calls a Tokenkeep server.
 //
 // It promises that a call is repeated only where repeating does no harm: when
-// its method is idempotent, when it only reads, or when the service said that
-// it did nothing. Retries, waits and the size of answers are bounded, and errors
+// its method is idempotent, when it only reads, when it carries an idempotency
+// key under which the service knows it again, or when the service said that it
+// did nothing. Retries, waits and the size of answers are bounded, and errors
 // can be told apart with errors.Is.
 // It never follows a redirect, which would hand the key to another server; it
 // never prints the key or puts it into an error; and no error repeats ids or
@@ -31,6 +32,8 @@ type Client struct {
 	Permissions  Permissions
 	Tokens       Tokens
 	Logs         Logs
+	Sessions     Sessions
+	Access       Access
 
 	caller *caller
 }
@@ -121,7 +124,7 @@ func New(baseURL string, options ...Option) (*Client, error) {
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &Client{
 		Tenant: Tenant{c}, Applications: Applications{c}, Keys: Keys{c}, Permissions: Permissions{c},
-		Tokens: Tokens{c}, Logs: Logs{c}, caller: c,
+		Tokens: Tokens{c}, Logs: Logs{c}, Sessions: Sessions{c}, Access: Access{c}, caller: c,
 	}, nil
 }
 

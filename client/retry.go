@@ -24,9 +24,10 @@ func (c *caller) again(r request, err error, tried int) (wait time.Duration, aga
 		return 0, false
 	}
 	var refusal *Error
-	if !r.reads && (r.method == http.MethodPost || r.method == http.MethodPatch) {
+	if !r.reads && !r.keyed && (r.method == http.MethodPost || r.method == http.MethodPatch) {
 		// Once more could be once too often, unless the service says that it
-		// did nothing: it does not keep the answers of earlier tries yet.
+		// did nothing. Keyed rows are known again: once more gets the answer of
+		// the first try.
 		if !errors.As(err, &refusal) || refusal.Status != http.StatusTooManyRequests && refusal.Status != http.StatusServiceUnavailable {
 			return 0, false
 		}
@@ -34,7 +35,9 @@ func (c *caller) again(r request, err error, tried int) (wait time.Duration, aga
 	var broken *brokenError
 	switch {
 	case errors.As(err, &refusal):
-		if !isPassing(refusal.Status) || refusal.RetryAfter > mostAsked {
+		// A first try whose connection broke may still be at work.
+		inFlight := r.keyed && refusal.Status == http.StatusConflict && refusal.RetryAfter > 0
+		if !isPassing(refusal.Status) && !inFlight || refusal.RetryAfter > mostAsked {
 			return 0, false
 		}
 		return max(refusal.RetryAfter, backoff(tried)), true

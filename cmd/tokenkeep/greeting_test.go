@@ -41,7 +41,7 @@ func TestSweepSaysWhatItRemoved(t *testing.T) {
 		t.Errorf("sweep without a server = %d %q, want 9", got.code, got.err)
 	}
 	start(t, "dev", "--addr", "127.0.0.1:0", "--data", data)
-	if got := call(t, "sweep", "--data", data); got.code != 0 || got.out != "Removed 0 tokens and destroyed 0 short-lived keys.\n" {
+	if got := call(t, "sweep", "--data", data); got.code != 0 || got.out != "Removed 0 tokens and 0 sessions, and destroyed 0 short-lived keys.\n" {
 		t.Errorf("sweep = %d %q %q", got.code, got.out, got.err)
 	}
 	if got := call(t, "sweep", "--data", data, "--json"); got.code != 0 || !strings.Contains(got.out, `"tokens": 0`) {

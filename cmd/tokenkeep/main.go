@@ -67,7 +67,7 @@ Start here:
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
 	root.SetHelpCommand(helpCommand(root))
 	root.AddCommand(devCommand(), serveCommand(), configCommand(), statusCommand(), storeCommand(), sweepCommand(),
-		tenantCommand(), applicationCommand(), keyCommand(), auditCommand(), tokenCommand(), tokenizeCommand(), detokenizeCommand(), versionCommand())
+		tenantCommand(), applicationCommand(), sessionCommand(), accessCommand(), keyCommand(), auditCommand(), tokenCommand(), tokenizeCommand(), detokenizeCommand(), versionCommand())
 	return root
 }
 

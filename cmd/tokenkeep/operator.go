@@ -63,6 +63,21 @@ func show(c *cobra.Command, asJSON bool, v any, table func(w io.Writer, v any)) 
 	return w.Flush()
 }
 
+// allPages reads a list to its end.
+func allPages[T any](c *cobra.Command, call *admin.Client, path string) ([]T, error) {
+	all := []T{}
+	for page := 1; ; page++ {
+		var out api.List[T]
+		if err := call.Call(c.Context(), http.MethodGet, fmt.Sprintf("%s?size=100&page=%d", path, page), nil, &out); err != nil {
+			return nil, err
+		}
+		all = append(all, out.Data...)
+		if int64(page) >= out.Pagination.TotalPages {
+			return all, nil
+		}
+	}
+}
+
 // tell shows on the error stream how far long work has come.
 func tell(c *cobra.Command) func(admin.Progress) error {
 	return func(p admin.Progress) error {
@@ -120,17 +135,8 @@ way back, so the command asks for --yes.`,
 }
 
 func applicationCommand() *cobra.Command {
-	tenantOf := func(c *cobra.Command) *string {
-		t := c.Flags().String("tenant", "", "the tenant's id")
-		_ = c.MarkFlagRequired("tenant")
-		return t
-	}
 	path := func(tenant string, rest ...string) string {
-		p := "/tenants/" + url.PathEscape(tenant) + "/applications"
-		for _, r := range rest {
-			p += "/" + url.PathEscape(r)
-		}
-		return p
+		return tenantPath(tenant, append([]string{"applications"}, rest...)...)
 	}
 	showCreated := func(w io.Writer, v any) {
 		a := v.(*api.Application)
@@ -143,23 +149,23 @@ func applicationCommand() *cobra.Command {
 		Example: `  tokenkeep application create checkout --tenant ID --type private \
     --permission token:create --permission token:use --rules rules.json`,
 	}
-	createTenant := tenantOf(create)
+	createTenant := tenantFlag(create)
 	kind := create.Flags().String("type", "private", "public, private or management")
 	permissions := create.Flags().StringArray("permission", nil, "a permission; may be repeated")
 	rules := create.Flags().String("rules", "", "file with the access rules, a JSON list")
 
 	list := &cobra.Command{Use: "list", Short: "List a tenant's applications", Args: cobra.NoArgs}
-	listTenant := tenantOf(list)
+	listTenant := tenantFlag(list)
 	keys := &cobra.Command{Use: "keys APPLICATION", Short: "List the keys of an application, never the keys themselves", Args: cobra.ExactArgs(1)}
-	keysTenant := tenantOf(keys)
+	keysTenant := tenantFlag(keys)
 	rotate := &cobra.Command{Use: "rotate-key APPLICATION", Short: "Give an application one new key and revoke the others", Args: cobra.ExactArgs(1),
 		Long: `Makes a new key and prints it once. Without --keep-old all older keys are dead
 at once; with it they stay until 'application revoke-key', so that a fleet can
 change over without a pause.`}
-	rotateTenant := tenantOf(rotate)
+	rotateTenant := tenantFlag(rotate)
 	keepOld := rotate.Flags().Bool("keep-old", false, "leave the older keys valid")
 	revoke := &cobra.Command{Use: "revoke-key APPLICATION KEY", Short: "Revoke one key of an application", Args: cobra.ExactArgs(2)}
-	revokeTenant := tenantOf(revoke)
+	revokeTenant := tenantFlag(revoke)
 
 	return group("application", "Make, list and re-key a tenant's applications",
 		operatorCommand(create, func(c *cobra.Command, call *admin.Client, args []string) (any, error) {
@@ -177,17 +183,7 @@ change over without a pause.`}
 			return &out, call.Call(c.Context(), http.MethodPost, path(*createTenant), in, &out)
 		}, showCreated),
 		operatorCommand(list, func(c *cobra.Command, call *admin.Client, _ []string) (any, error) {
-			all := []api.Application{}
-			for page := 1; ; page++ {
-				var out api.List[api.Application]
-				if err := call.Call(c.Context(), http.MethodGet, fmt.Sprintf("%s?size=100&page=%d", path(*listTenant), page), nil, &out); err != nil {
-					return nil, err
-				}
-				all = append(all, out.Data...)
-				if int64(page) >= out.Pagination.TotalPages {
-					return all, nil
-				}
-			}
+			return allPages[api.Application](c, call, path(*listTenant))
 		}, func(w io.Writer, v any) {
 			printf(w, "APPLICATION\tNAME\tTYPE\tKEYS\tPERMISSIONS\tRULES\n")
 			for _, a := range v.([]api.Application) {

@@ -53,7 +53,8 @@ socket, and on a folder that no server has open. Changes nothing.`,
 func sweepCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "sweep", Short: "Remove now what has expired",
-		Long: `Removes expired tokens and destroys short-lived keys whose time is over. The
+		Long: `Removes expired tokens and sessions, and destroys short-lived keys whose time is
+over. The
 server does so by itself every half minute, and what has expired is not
 readable even before: this is for whoever does not want to wait.`,
 		Args: cobra.NoArgs,
@@ -63,7 +64,7 @@ readable even before: this is for whoever does not want to wait.`,
 		return &swept, call.Call(c.Context(), http.MethodPost, "/sweep", nil, &swept)
 	}, func(w io.Writer, v any) {
 		swept := v.(*admin.Swept)
-		printf(w, "Removed %d tokens and destroyed %d short-lived keys.\n", swept.Tokens, swept.Keys)
+		printf(w, "Removed %d tokens and %d sessions, and destroyed %d short-lived keys.\n", swept.Tokens, swept.Sessions, swept.Keys)
 	})
 }
 

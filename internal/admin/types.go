@@ -43,11 +43,12 @@ type Status struct {
 	Ready     bool      `json:"ready"`
 }
 
-// Swept is how much a sweep removed: expired tokens, and short-lived keys
-// whose time was over.
+// Swept is how much a sweep removed: expired tokens and sessions, and
+// short-lived keys whose time was over.
 type Swept struct {
-	Tokens int `json:"tokens"`
-	Keys   int `json:"short_lived_keys"`
+	Tokens   int `json:"tokens"`
+	Sessions int `json:"sessions"`
+	Keys     int `json:"short_lived_keys"`
 }
 
 // VerifyLog asks for a log to be verified, against a checkpoint when there is one.

@@ -47,6 +47,9 @@ const (
 	Application = "application"
 	Key         = "key"
 	Log         = "log"
+	Proxy       = "proxy"
+	Reactor     = "reactor"
+	Session     = "session"
 	Tenant      = "tenant"
 )
 
@@ -59,9 +62,9 @@ var entityTypes = []EntityType{
 	{"employer_id_number", "Employer ID Number", "Token"},
 	{Key, "Key", "Key"},
 	{Log, "Log", "Logs"},
-	{"proxy", "Proxy", "Proxy"},
-	{"reactor", "Reactor", "Reactor"},
-	{"session", "Session", "Session"},
+	{Proxy, "Proxy", "Proxy"},
+	{Reactor, "Reactor", "Reactor"},
+	{Session, "Session", "Session"},
 	{"social_security_number", "Social Security Number", "Token"},
 	{Tenant, "Tenant", "Tenant"},
 	{"token", "Token", "Token"},

@@ -21,9 +21,9 @@ var (
 // Authenticate finds the caller of a key. The key is looked up by its keyed
 // hash, so that neither the look-up nor its time tells anything of the keys
 // that exist. It asks the store every time: a key that was revoked a moment
-// ago opens nothing.
+// ago, or a session that ended on another node, opens nothing.
 func (s *Service) Authenticate(ctx context.Context, text secret.Text) (access.Caller, error) {
-	k, ok := access.ParseKey(text, access.PublicKey, access.PrivateKey, access.ManagementKey)
+	k, ok := access.ParseKey(text, access.PublicKey, access.PrivateKey, access.ManagementKey, access.SessionKey)
 	if !ok {
 		return access.Caller{}, errUnknownKey
 	}
@@ -33,6 +33,9 @@ func (s *Service) Authenticate(ctx context.Context, text secret.Text) (access.Ca
 	}
 	if err != nil {
 		return access.Caller{}, fmt.Errorf("get keys: %w", err)
+	}
+	if k.Kind() == access.SessionKey {
+		return s.authenticateSession(ctx, keys, text)
 	}
 	hash := keys.HashKey(text)
 	var found store.Key

@@ -77,7 +77,8 @@ func Operator(tenant string) access.Caller {
 		tenant = id.String()
 	}
 	return access.NewSystem(tenant, access.TenantRead, access.TenantDelete,
-		access.ApplicationCreate, access.ApplicationRead, access.ApplicationUpdate, access.ApplicationDelete)
+		access.ApplicationCreate, access.ApplicationRead, access.ApplicationUpdate, access.ApplicationDelete,
+		access.SessionRead, access.SessionDelete)
 }
 
 // AllTenants calls fn for every tenant that is not being deleted.

@@ -10,6 +10,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/directory"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
+	"github.com/tokenkeep/tokenkeep/internal/idempotency"
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
 
@@ -38,20 +39,23 @@ func keyOf(k directory.Key) api.Key {
 	}
 }
 
-func (s Services) createApplication(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+func (s Services) createApplication(r *http.Request, c access.Caller, a *idempotency.Attempt) (answer idempotency.Answer, err error) {
 	var in api.CreateApplication
 	if err := httpapi.Decode(r, &in); err != nil {
-		return err
+		return answer, err
 	}
-	a, err := s.Directory.CreateApplication(r.Context(), c, directory.NewApplication{
-		Name: in.Name, Type: in.Type, Permissions: in.Permissions, Rules: in.Rules, ExpiresAt: in.ExpiresAt.Time,
-		WithoutKey: in.CreateKey != nil && !*in.CreateKey,
+	return effect(r.Context(), a, func(made directory.Application) (idempotency.Answer, error) {
+		return answerOf(http.StatusCreated, "/applications/"+made.ID, applicationOf(made))
+	}, func(last ...store.Step[directory.Application]) (directory.Application, error) {
+		return s.Directory.CreateApplication(r.Context(), c, directory.NewApplication{
+			Name: in.Name, Type: in.Type, Permissions: in.Permissions, Rules: in.Rules, ExpiresAt: in.ExpiresAt.Time,
+			WithoutKey: in.CreateKey != nil && !*in.CreateKey,
+		}, last...)
 	})
-	if err != nil {
-		return err
-	}
-	w.Header().Set("Location", "/applications/"+a.ID)
-	return httpapi.WriteJSON(w, http.StatusCreated, applicationOf(a))
+}
+
+func showApplication(a directory.Application) (idempotency.Answer, error) {
+	return answerOf(http.StatusOK, "", applicationOf(a))
 }
 
 func (s Services) listApplications(w http.ResponseWriter, r *http.Request, c access.Caller) error {
@@ -90,18 +94,16 @@ func (s Services) getOwnApplication(w http.ResponseWriter, r *http.Request, c ac
 	return httpapi.WriteJSON(w, http.StatusOK, applicationOf(a))
 }
 
-func (s Services) replaceApplication(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+func (s Services) replaceApplication(r *http.Request, c access.Caller, a *idempotency.Attempt) (answer idempotency.Answer, err error) {
 	var in api.ReplaceApplication
 	if err := httpapi.Decode(r, &in); err != nil {
-		return err
+		return answer, err
 	}
-	a, err := s.Directory.ReplaceApplication(r.Context(), c, r.PathValue("id"), directory.NewApplication{
-		Name: in.Name, Type: in.Type, Permissions: in.Permissions, Rules: in.Rules, ExpiresAt: in.ExpiresAt.Time,
+	return effect(r.Context(), a, showApplication, func(last ...store.Step[directory.Application]) (directory.Application, error) {
+		return s.Directory.ReplaceApplication(r.Context(), c, r.PathValue("id"), directory.NewApplication{
+			Name: in.Name, Type: in.Type, Permissions: in.Permissions, Rules: in.Rules, ExpiresAt: in.ExpiresAt.Time,
+		}, last...)
 	})
-	if err != nil {
-		return err
-	}
-	return httpapi.WriteJSON(w, http.StatusOK, applicationOf(a))
 }
 
 func (s Services) deleteApplication(w http.ResponseWriter, r *http.Request, c access.Caller) error {
@@ -112,22 +114,19 @@ func (s Services) deleteApplication(w http.ResponseWriter, r *http.Request, c ac
 	return nil
 }
 
-func (s Services) regenerateKey(w http.ResponseWriter, r *http.Request, c access.Caller) error {
-	a, err := s.Directory.Regenerate(r.Context(), c, r.PathValue("id"))
-	if err != nil {
-		return err
-	}
-	return httpapi.WriteJSON(w, http.StatusOK, applicationOf(a))
+func (s Services) regenerateKey(r *http.Request, c access.Caller, a *idempotency.Attempt) (idempotency.Answer, error) {
+	return effect(r.Context(), a, showApplication, func(last ...store.Step[directory.Application]) (directory.Application, error) {
+		return s.Directory.Regenerate(r.Context(), c, r.PathValue("id"), last...)
+	})
 }
 
-func (s Services) createKey(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+func (s Services) createKey(r *http.Request, c access.Caller, a *idempotency.Attempt) (idempotency.Answer, error) {
 	id := r.PathValue("id")
-	k, err := s.Directory.CreateKey(r.Context(), c, id)
-	if err != nil {
-		return err
-	}
-	w.Header().Set("Location", "/applications/"+url.PathEscape(id)+"/keys/"+k.ID)
-	return httpapi.WriteJSON(w, http.StatusCreated, keyOf(k))
+	return effect(r.Context(), a, func(k directory.Key) (idempotency.Answer, error) {
+		return answerOf(http.StatusCreated, "/applications/"+url.PathEscape(id)+"/keys/"+k.ID, keyOf(k))
+	}, func(last ...store.Step[directory.Key]) (directory.Key, error) {
+		return s.Directory.CreateKey(r.Context(), c, id, last...)
+	})
 }
 
 func (s Services) listKeys(w http.ResponseWriter, r *http.Request, c access.Caller) error {

@@ -19,6 +19,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/directory"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
+	"github.com/tokenkeep/tokenkeep/internal/idempotency"
 	"github.com/tokenkeep/tokenkeep/internal/secret"
 	"github.com/tokenkeep/tokenkeep/internal/store"
 	"github.com/tokenkeep/tokenkeep/internal/token"
@@ -26,9 +27,10 @@ import (
 
 // Services are what the rows call.
 type Services struct {
-	Directory *directory.Service
-	Audit     *audit.Service
-	Tokens    *token.Service
+	Directory   *directory.Service
+	Audit       *audit.Service
+	Tokens      *token.Service
+	Idempotency *idempotency.Service
 }
 
 // Routes returns the rows of the API.
@@ -36,32 +38,39 @@ func Routes(s Services) []httpapi.Route {
 	const anyKey = ""
 	rows := []httpapi.Route{
 		{Pattern: "GET /tenants/self", Permission: "tenant:read", Handle: s.getTenant},
-		{Pattern: "PUT /tenants/self", Permission: "tenant:update", Body: httpapi.JSON, Idempotent: true, Handle: s.replaceTenant},
+		{Pattern: "PUT /tenants/self", Permission: "tenant:update", Body: httpapi.JSON, Idempotent: true, Handle: s.once(s.replaceTenant)},
 		{Pattern: "DELETE /tenants/self", Permission: "tenant:delete", Handle: s.deleteTenant},
 		{Pattern: "GET /tenants/self/reports/usage", Permission: "report:read", Handle: s.getUsage},
 		{Pattern: "GET /tenants/self/callback-secret", Permission: "tenant:read", Handle: s.getCallbackSecret},
-		{Pattern: "POST /tenants/self/callback-secret", Permission: "tenant:update", Idempotent: true, Handle: s.rotateCallbackSecret},
+		{Pattern: "POST /tenants/self/callback-secret", Permission: "tenant:update", Idempotent: true, Handle: s.once(s.rotateCallbackSecret)},
 
-		{Pattern: "POST /applications", Permission: "application:create", Body: httpapi.JSON, Idempotent: true, Handle: s.createApplication},
+		{Pattern: "POST /applications", Permission: "application:create", Body: httpapi.JSON, Idempotent: true, Handle: s.once(s.createApplication)},
 		{Pattern: "GET /applications", Permission: "application:read", Handle: s.listApplications},
 		{Pattern: "GET /applications/key", Permission: anyKey, Handle: s.getOwnApplication},
 		{Pattern: "GET /applications/{id}", Permission: "application:read", Handle: s.getApplication},
-		{Pattern: "PUT /applications/{id}", Permission: "application:update", Body: httpapi.JSON, Idempotent: true, Handle: s.replaceApplication},
+		{Pattern: "PUT /applications/{id}", Permission: "application:update", Body: httpapi.JSON, Idempotent: true, Handle: s.once(s.replaceApplication)},
 		{Pattern: "DELETE /applications/{id}", Permission: "application:delete", Handle: s.deleteApplication},
-		{Pattern: "POST /applications/{id}/regenerate", Permission: "application:update", Idempotent: true, Handle: s.regenerateKey},
-		{Pattern: "POST /applications/{id}/keys", Permission: "application:update", Idempotent: true, Handle: s.createKey},
+		{Pattern: "POST /applications/{id}/regenerate", Permission: "application:update", Idempotent: true, Handle: s.once(s.regenerateKey)},
+		{Pattern: "POST /applications/{id}/keys", Permission: "application:update", Idempotent: true, Handle: s.once(s.createKey)},
 		{Pattern: "GET /applications/{id}/keys", Permission: "application:read", Handle: s.listKeys},
 		{Pattern: "GET /applications/{id}/keys/{key_id}", Permission: "application:read", Handle: s.getKey},
 		{Pattern: "DELETE /applications/{id}/keys/{key_id}", Permission: "application:update", Handle: s.deleteKey},
 
+		{Pattern: "POST /sessions", Permission: anyKey, Idempotent: true, Handle: s.once(s.createSession)},
+		{Pattern: "POST /sessions/authorize", Permission: anyKey, Body: httpapi.JSON, Idempotent: true, Handle: s.once(s.authorizeSession)},
+		{Pattern: "GET /sessions", Permission: "session:read", Handle: s.listSessions},
+		{Pattern: "DELETE /sessions/{id}", Permission: "session:delete", Handle: s.deleteSession},
+
+		{Pattern: "POST /access/explain", Permission: "application:read", Body: httpapi.JSON, Handle: s.explainAccess},
+		{Pattern: "GET /access/who", Permission: "application:read", Handle: s.whoHasAccess},
 		{Pattern: "GET /permissions", Permission: anyKey, Handle: s.listPermissions},
 
-		{Pattern: "POST /tokenize", Permission: "token:create", Body: httpapi.JSON, Idempotent: true, Handle: s.tokenize},
+		{Pattern: "POST /tokenize", Permission: "token:create", Body: httpapi.JSON, Idempotent: true, Handle: s.once(s.tokenize)},
 		{Pattern: "POST /detokenize", Permission: "token:read", Body: httpapi.JSON, Handle: s.detokenize},
-		{Pattern: "POST /tokens", Permission: "token:create", Body: httpapi.JSON, Idempotent: true, Handle: s.createToken},
+		{Pattern: "POST /tokens", Permission: "token:create", Body: httpapi.JSON, Idempotent: true, Handle: s.once(s.createToken)},
 		{Pattern: "GET /tokens", Permission: "token:read", Handle: s.listTokens},
 		{Pattern: "GET /tokens/{id}", Permission: "token:read", Handle: s.getToken},
-		{Pattern: "PATCH /tokens/{id}", Permission: "token:update", Body: httpapi.MergePatch, Idempotent: true, Handle: s.updateToken},
+		{Pattern: "PATCH /tokens/{id}", Permission: "token:update", Body: httpapi.MergePatch, Idempotent: true, Handle: s.once(s.updateToken)},
 		{Pattern: "DELETE /tokens/{id}", Permission: "token:delete", Handle: s.deleteToken},
 		{Pattern: "POST /tokens/search", Permission: "token:search", Body: httpapi.JSON, Handle: s.searchTokens},
 		{Pattern: "GET /v2/tokens", Permission: "token:read", Handle: s.listTokensFrom},

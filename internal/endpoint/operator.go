@@ -13,7 +13,7 @@ import (
 // and their applications. Whoever reaches the socket is the operator; below a
 // tenant they are the rows of the API, called in the operator's name.
 func OperatorRoutes(s Services) []httpapi.Route {
-	in := func(handle func(http.ResponseWriter, *http.Request, access.Caller) error) func(http.ResponseWriter, *http.Request, access.Caller) error {
+	in := func(handle handler) handler {
 		return func(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
 			return handle(w, r, directory.Operator(r.PathValue("tenant")).WithOrigin(access.Origin{TraceID: httpapi.TraceID(r.Context())}))
 		}
@@ -23,14 +23,16 @@ func OperatorRoutes(s Services) []httpapi.Route {
 		{Pattern: "GET /tenants", Handle: s.listTenants},
 		{Pattern: "GET /tenants/{tenant}", Handle: in(s.getTenant)},
 		{Pattern: "DELETE /tenants/{tenant}", Handle: in(s.deleteTenant)},
-		{Pattern: "POST /tenants/{tenant}/applications", Body: httpapi.JSON, Handle: in(s.createApplication)},
+		{Pattern: "POST /tenants/{tenant}/applications", Body: httpapi.JSON, Handle: in(s.once(s.createApplication))},
 		{Pattern: "GET /tenants/{tenant}/applications", Handle: in(s.listApplications)},
 		{Pattern: "GET /tenants/{tenant}/applications/{id}", Handle: in(s.getApplication)},
 		{Pattern: "DELETE /tenants/{tenant}/applications/{id}", Handle: in(s.deleteApplication)},
-		{Pattern: "POST /tenants/{tenant}/applications/{id}/regenerate", Handle: in(s.regenerateKey)},
+		{Pattern: "POST /tenants/{tenant}/applications/{id}/regenerate", Handle: in(s.once(s.regenerateKey))},
 		{Pattern: "GET /tenants/{tenant}/applications/{id}/keys", Handle: in(s.listKeys)},
-		{Pattern: "POST /tenants/{tenant}/applications/{id}/keys", Handle: in(s.createKey)},
+		{Pattern: "POST /tenants/{tenant}/applications/{id}/keys", Handle: in(s.once(s.createKey))},
 		{Pattern: "DELETE /tenants/{tenant}/applications/{id}/keys/{key_id}", Handle: in(s.deleteKey)},
+		{Pattern: "GET /tenants/{tenant}/sessions", Handle: in(s.listSessions)},
+		{Pattern: "DELETE /tenants/{tenant}/sessions/{id}", Handle: in(s.deleteSession)},
 	}
 	for i := range rows {
 		rows[i].Who, rows[i].Operator = httpapi.Open, true

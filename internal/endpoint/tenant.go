@@ -7,6 +7,8 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/access"
 	"github.com/tokenkeep/tokenkeep/internal/directory"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
+	"github.com/tokenkeep/tokenkeep/internal/idempotency"
+	"github.com/tokenkeep/tokenkeep/internal/store"
 )
 
 func tenantOf(t directory.Tenant) api.Tenant {
@@ -21,14 +23,14 @@ func (s Services) getTenant(w http.ResponseWriter, r *http.Request, c access.Cal
 	return httpapi.WriteJSON(w, http.StatusOK, tenantOf(t))
 }
 
-func (s Services) replaceTenant(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+func (s Services) replaceTenant(r *http.Request, c access.Caller, a *idempotency.Attempt) (answer idempotency.Answer, err error) {
 	// api.ReplaceTenant, but for a setting that is null: that is one left out.
 	var in struct {
 		Name     string             `json:"name"`
 		Settings map[string]*string `json:"settings"`
 	}
 	if err := httpapi.Decode(r, &in); err != nil {
-		return err
+		return answer, err
 	}
 	chosen := make(map[string]string, len(in.Settings))
 	for name, value := range in.Settings {
@@ -36,11 +38,11 @@ func (s Services) replaceTenant(w http.ResponseWriter, r *http.Request, c access
 			chosen[name] = *value
 		}
 	}
-	t, err := s.Directory.ReplaceTenant(r.Context(), c, in.Name, chosen)
-	if err != nil {
-		return err
-	}
-	return httpapi.WriteJSON(w, http.StatusOK, tenantOf(t))
+	return effect(r.Context(), a, func(t directory.Tenant) (idempotency.Answer, error) {
+		return answerOf(http.StatusOK, "", tenantOf(t))
+	}, func(last ...store.Step[directory.Tenant]) (directory.Tenant, error) {
+		return s.Directory.ReplaceTenant(r.Context(), c, in.Name, chosen, last...)
+	})
 }
 
 func (s Services) deleteTenant(w http.ResponseWriter, r *http.Request, c access.Caller) error {
@@ -75,10 +77,10 @@ func (s Services) getCallbackSecret(w http.ResponseWriter, r *http.Request, c ac
 	return httpapi.WriteJSON(w, http.StatusOK, callbackSecretOf(secret))
 }
 
-func (s Services) rotateCallbackSecret(w http.ResponseWriter, r *http.Request, c access.Caller) error {
-	secret, err := s.Directory.RotateCallbackSecret(r.Context(), c)
-	if err != nil {
-		return err
-	}
-	return httpapi.WriteJSON(w, http.StatusOK, callbackSecretOf(secret))
+func (s Services) rotateCallbackSecret(r *http.Request, c access.Caller, a *idempotency.Attempt) (idempotency.Answer, error) {
+	return effect(r.Context(), a, func(secret directory.CallbackSecret) (idempotency.Answer, error) {
+		return answerOf(http.StatusOK, "", callbackSecretOf(secret))
+	}, func(last ...store.Step[directory.CallbackSecret]) (directory.CallbackSecret, error) {
+		return s.Directory.RotateCallbackSecret(r.Context(), c, last...)
+	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/access"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
+	"github.com/tokenkeep/tokenkeep/internal/idempotency"
 	"github.com/tokenkeep/tokenkeep/internal/jsonvalue"
 	"github.com/tokenkeep/tokenkeep/internal/store"
 	"github.com/tokenkeep/tokenkeep/internal/token"
@@ -37,21 +38,20 @@ func rawTokens(list []token.Token) []jsontext.Value {
 	return out
 }
 
-func (s Services) createToken(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+func (s Services) createToken(r *http.Request, c access.Caller, a *idempotency.Attempt) (answer idempotency.Answer, err error) {
 	body, err := bodyOf(r)
 	if err != nil {
-		return err
+		return answer, err
 	}
 	in, err := token.ParseRequest(body)
 	if err != nil {
-		return err
+		return answer, err
 	}
-	t, err := s.Tokens.Create(r.Context(), c, in)
-	if err != nil {
-		return err
-	}
-	w.Header().Set("Location", "/tokens/"+url.PathEscape(t.ID))
-	return httpapi.WriteJSON(w, http.StatusCreated, raw(t.Object()))
+	return effect(r.Context(), a, func(t token.Token) (idempotency.Answer, error) {
+		return answerOf(http.StatusCreated, "/tokens/"+url.PathEscape(t.ID), raw(t.Object()))
+	}, func(last ...store.Step[token.Token]) (token.Token, error) {
+		return s.Tokens.Create(r.Context(), c, in, last...)
+	})
 }
 
 func (s Services) getToken(w http.ResponseWriter, r *http.Request, c access.Caller) error {
@@ -62,16 +62,16 @@ func (s Services) getToken(w http.ResponseWriter, r *http.Request, c access.Call
 	return httpapi.WriteJSON(w, http.StatusOK, raw(t.Object()))
 }
 
-func (s Services) updateToken(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+func (s Services) updateToken(r *http.Request, c access.Caller, a *idempotency.Attempt) (answer idempotency.Answer, err error) {
 	patch, err := bodyOf(r)
 	if err != nil {
-		return err
+		return answer, err
 	}
-	t, err := s.Tokens.Update(r.Context(), c, r.PathValue("id"), patch)
-	if err != nil {
-		return err
-	}
-	return httpapi.WriteJSON(w, http.StatusOK, raw(t.Object()))
+	return effect(r.Context(), a, func(t token.Token) (idempotency.Answer, error) {
+		return answerOf(http.StatusOK, "", raw(t.Object()))
+	}, func(last ...store.Step[token.Token]) (token.Token, error) {
+		return s.Tokens.Update(r.Context(), c, r.PathValue("id"), patch, last...)
+	})
 }
 
 func (s Services) deleteToken(w http.ResponseWriter, r *http.Request, c access.Caller) error {
@@ -82,16 +82,16 @@ func (s Services) deleteToken(w http.ResponseWriter, r *http.Request, c access.C
 	return nil
 }
 
-func (s Services) tokenize(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+func (s Services) tokenize(r *http.Request, c access.Caller, a *idempotency.Attempt) (answer idempotency.Answer, err error) {
 	body, err := bodyOf(r)
 	if err != nil {
-		return err
+		return answer, err
 	}
-	out, err := s.Tokens.Tokenize(r.Context(), c, body)
-	if err != nil {
-		return err
-	}
-	return httpapi.WriteJSON(w, http.StatusOK, raw(out))
+	return effect(r.Context(), a, func(out jsonvalue.Value) (idempotency.Answer, error) {
+		return answerOf(http.StatusOK, "", raw(out))
+	}, func(last ...store.Step[jsonvalue.Value]) (jsonvalue.Value, error) {
+		return s.Tokens.Tokenize(r.Context(), c, body, last...)
+	})
 }
 
 func (s Services) detokenize(w http.ResponseWriter, r *http.Request, c access.Caller) error {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/access"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/luhn"
@@ -86,6 +87,15 @@ func (x *exchange) setDefaults() {
 func exchangeOf(ctx context.Context) *exchange {
 	x, _ := ctx.Value(exchangeKey{}).(*exchange)
 	return x
+}
+
+// HeaderName returns the name of a header of ours under this server's prefix.
+func HeaderName(ctx context.Context, name string) string {
+	prefix := api.DefaultPrefix
+	if x := exchangeOf(ctx); x != nil {
+		prefix = x.handler.options.HeaderPrefix
+	}
+	return api.Header(prefix, name)
 }
 
 // TraceID returns the trace id of the request that ctx belongs to.

@@ -236,18 +236,32 @@ func fieldNamed(t reflect.Type, name string) (reflect.Type, bool) {
 	return nil, false
 }
 
-// WriteJSON answers with v. Numbers in raw values stay as they are, members of
-// maps are sorted, and nothing is escaped for HTML.
+// WriteJSON answers with v, as Encode writes it.
 func WriteJSON(w http.ResponseWriter, status int, v any) error {
+	body, err := Encode(v)
+	if err != nil {
+		return err
+	}
+	WriteEncoded(w, status, body)
+	return nil
+}
+
+// Encode writes v as JSON. Numbers in raw values stay as they are, members of
+// maps are sorted, and nothing is escaped for HTML.
+func Encode(v any) ([]byte, error) {
 	// Raw values were checked for duplicate names when they came in.
 	body, err := json.Marshal(v, json.Deterministic(true), jsontext.AllowDuplicateNames(true))
 	if err != nil {
 		// The error names the member, whose name may be a caller's.
-		return fmt.Errorf("encode an answer of type %T", v)
+		return nil, fmt.Errorf("encode an answer of type %T", v)
 	}
+	return body, nil
+}
+
+// WriteEncoded answers with what Encode wrote.
+func WriteEncoded(w http.ResponseWriter, status int, body []byte) {
 	w.Header().Set("Content-Type", api.MediaJSON)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // fails only when the client has gone
-	return nil
 }

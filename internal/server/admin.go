@@ -42,7 +42,14 @@ func (s *Server) adminSweep(w http.ResponseWriter, r *http.Request, _ access.Cal
 	if err != nil {
 		return err
 	}
-	return httpapi.WriteJSON(w, http.StatusOK, admin.Swept{Tokens: tokens, Keys: keys})
+	sessions, err := s.directory.SweepSessions(r.Context())
+	if err != nil {
+		return err
+	}
+	if _, err := store.SweepParcels(r.Context(), s.store, store.At(s.now())); err != nil {
+		return err
+	}
+	return httpapi.WriteJSON(w, http.StatusOK, admin.Swept{Tokens: tokens, Sessions: sessions, Keys: keys})
 }
 
 func (s *Server) adminCheck(w http.ResponseWriter, r *http.Request, _ access.Caller) error {

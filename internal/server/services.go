@@ -10,8 +10,10 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/config"
 	"github.com/tokenkeep/tokenkeep/internal/directory"
 	"github.com/tokenkeep/tokenkeep/internal/endpoint"
+	"github.com/tokenkeep/tokenkeep/internal/idempotency"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
 	"github.com/tokenkeep/tokenkeep/internal/keyring/localkms"
+	"github.com/tokenkeep/tokenkeep/internal/store"
 	"github.com/tokenkeep/tokenkeep/internal/token"
 )
 
@@ -23,6 +25,7 @@ type services struct {
 	audit     *audit.Service
 	sealer    *audit.Sealer
 	tokens    *token.Service
+	answers   *idempotency.Service
 }
 
 // connect opens the keys and puts the services on the store.
@@ -46,11 +49,12 @@ func (s *Server) connect(ctx context.Context) (err error) {
 		return err
 	})
 	s.tokens = token.New(s.store, s.ring, token.Options{Now: s.now, Metrics: s.registry, MaxBody: int(s.config.MaxBody)})
+	s.answers = idempotency.New(s.store, s.ring, s.now)
 	return nil
 }
 
 func (s *Server) endpoints() endpoint.Services {
-	return endpoint.Services{Directory: s.directory, Audit: s.audit, Tokens: s.tokens}
+	return endpoint.Services{Directory: s.directory, Audit: s.audit, Tokens: s.tokens, Idempotency: s.answers}
 }
 
 // KEKError says that the configured key-encryption key cannot be used.
@@ -94,6 +98,14 @@ func (s *Server) chores() []chore {
 		}},
 		{"remove expired tokens", 30 * time.Second, func(ctx context.Context) error {
 			_, err := s.tokens.Sweep(ctx)
+			return err
+		}},
+		{"remove expired sessions", 30 * time.Second, func(ctx context.Context) error {
+			_, err := s.directory.SweepSessions(ctx)
+			return err
+		}},
+		{"remove answers and jobs whose time is over", time.Minute, func(ctx context.Context) error {
+			_, err := store.SweepParcels(ctx, s.store, store.At(s.now()))
 			return err
 		}},
 		{"remove the rows of deleted tenants", 5 * time.Second, s.directory.FinishDeletions},

@@ -32,18 +32,19 @@ var mayImport = map[string][]string{
 
 	"internal/keeptest": {"api", "internal/admin", "internal/config", "internal/httpapi", "internal/server", "internal/store/postgres/pgtest"},
 	"internal/server": {"internal/access", "internal/admin", "internal/audit", "internal/config", "internal/directory", "internal/endpoint",
-		"internal/fault", "internal/httpapi", "internal/keyring", "internal/keyring/localkms", "internal/secret", "internal/store",
+		"internal/fault", "internal/httpapi", "internal/idempotency", "internal/keyring", "internal/keyring/localkms", "internal/secret", "internal/store",
 		"internal/store/postgres", "internal/store/sqlite", "internal/token"},
 	"internal/admin":  {"api"},
 	"internal/config": {"internal/secret"},
 	"internal/endpoint": {"api", "internal/access", "internal/audit", "internal/directory", "internal/fault", "internal/httpapi",
-		"internal/jsonvalue", "internal/secret", "internal/store", "internal/token"},
+		"internal/idempotency", "internal/jsonvalue", "internal/secret", "internal/store", "internal/token"},
 	"internal/httpapi": {"api", "internal/access", "internal/fault", "internal/luhn", "internal/secret"},
 
 	"internal/token": {"internal/access", "internal/audit", "internal/base58", "internal/directory", "internal/expression", "internal/fault",
 		"internal/jsonvalue", "internal/keyring", "internal/luhn", "internal/store"},
-	"internal/directory": {"internal/access", "internal/audit", "internal/fault", "internal/keyring", "internal/secret", "internal/store"},
-	"internal/audit":     {"internal/access", "internal/fault", "internal/keyring", "internal/store"},
+	"internal/idempotency": {"internal/access", "internal/base58", "internal/fault", "internal/keyring", "internal/store"},
+	"internal/directory":   {"internal/access", "internal/audit", "internal/fault", "internal/keyring", "internal/secret", "internal/store"},
+	"internal/audit":       {"internal/access", "internal/fault", "internal/keyring", "internal/store"},
 
 	"internal/access":            {"api", "internal/base58", "internal/fault", "internal/luhn", "internal/secret"},
 	"internal/access/accesstest": {"internal/access", "internal/fault"},

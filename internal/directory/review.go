@@ -1,0 +1,302 @@
+package directory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/audit"
+	"github.com/tokenkeep/tokenkeep/internal/fault"
+	"github.com/tokenkeep/tokenkeep/internal/keyring"
+	"github.com/tokenkeep/tokenkeep/internal/store"
+)
+
+var errNoToken = fault.New(fault.NotFound, "no such token")
+
+// SessionHolder is the type of a proposed grant that is meant for a session.
+const SessionHolder = "session"
+
+// Question asks whether a holder of rights may do something.
+type Question struct {
+	// The holder, one of three: an application, a session, or a grant that
+	// nobody has yet.
+	Application string
+	Session     string
+	Proposed    *Proposal
+	Permission  string
+	// What it would be done to: a token, or any token in all of these
+	// containers. Permissions that are not on tokens have neither.
+	Token      string
+	Containers []string
+}
+
+// Proposal is a grant for an application of some type, or for a session.
+type Proposal struct {
+	Type        string // public, private, management or SessionHolder
+	Permissions []string
+	Rules       []access.Rule
+}
+
+// Inactive says why a holder may do nothing, whatever it was granted.
+type Inactive string
+
+// What makes a holder inactive.
+const (
+	Active        Inactive = ""
+	HasExpired    Inactive = "it has expired"
+	NotAuthorized Inactive = "it is not authorized yet"
+	WithoutMaker  Inactive = "the application that made it is gone"
+)
+
+// Explanation is the answer: the decision with every step that led there.
+type Explanation struct {
+	access.Decision
+	Inactive   Inactive
+	Containers []string // those of the token, when a token was asked about
+	Steps      []access.Step
+}
+
+// Explain says whether a holder may do something and why, by asking the same
+// question that a request would. It takes application:read, shows no data, and
+// is in the log as a look at the holder, and at the token if one is named.
+func (s *Service) Explain(ctx context.Context, c access.Caller, q Question) (out Explanation, err error) {
+	keys, err := s.keysFor(ctx, c, access.ApplicationRead)
+	if err != nil {
+		return out, err
+	}
+	var f fault.Fields
+	p, ok := access.ParsePermission(q.Permission)
+	if !ok {
+		f.Add("permission", "must be a permission")
+	}
+	holders := 0
+	for _, given := range [...]bool{q.Application != "", q.Session != "", q.Proposed != nil} {
+		if given {
+			holders++
+		}
+	}
+	if holders != 1 {
+		f.Add("application_id", "one of application_id, session_id and proposed is required")
+	}
+	if q.Token != "" && len(q.Containers) > 0 {
+		f.Add("containers", "a token or containers, not both")
+	}
+	containers := make([]string, len(q.Containers))
+	for i, container := range q.Containers {
+		if containers[i], ok = access.NormalizeContainer(container); !ok {
+			f.Add("containers", "must be paths such as /pci/high/")
+		}
+	}
+	if ok := p.OnTokens(); f.Err() == nil && ok != (q.Token != "" || len(containers) > 0) {
+		if ok {
+			f.Add("token_id", "a token or containers are required for this permission")
+		} else {
+			f.Add("token_id", "this permission is not about tokens")
+		}
+	}
+	var proposed access.Caller
+	if q.Proposed != nil {
+		if proposed, err = callerOfProposal(c.Tenant(), &f, *q.Proposed); err != nil {
+			return out, err
+		}
+	}
+	if err := f.Err(); err != nil {
+		return out, err
+	}
+	err = s.update(ctx, c, func(tx store.Tx) error {
+		out = Explanation{} // a transaction may run again
+		holder, entity, id := proposed, audit.Application, audit.Many
+		switch {
+		case q.Application != "":
+			id = q.Application
+			r, err := rowOf(ctx, tx, id)
+			if err != nil {
+				return err
+			}
+			if holder, out.Inactive, err = s.holderOf(keys, r); err != nil {
+				return err
+			}
+		case q.Session != "":
+			entity, id = audit.Session, q.Session
+			r, err := tx.Session(ctx, id)
+			if err != nil {
+				return notFound(err, errNoSession)
+			}
+			if holder, out.Inactive, err = s.sessionHolder(ctx, tx, keys, r); err != nil {
+				return err
+			}
+		}
+		entries := []store.LogEntry{audit.EntryBy(c, s.now(), entity, id, audit.Read, "access explanation")}
+		target := access.Target{ID: q.Token, Containers: containers}
+		if q.Token != "" {
+			t, err := tx.Token(ctx, q.Token)
+			if errors.Is(err, store.ErrNotFound) || err == nil && !t.Expiry.At.IsZero() && t.Expiry.At <= store.At(s.now()) {
+				return errNoToken
+			}
+			if err != nil {
+				return fmt.Errorf("look for token: %w", err)
+			}
+			target.Containers = t.Containers
+			entries = append(entries, audit.EntryBy(c, s.now(), t.Type, t.ID, audit.Read, "access explanation"))
+		}
+		out.Containers = target.Containers
+		out.Decision, out.Steps = holder.Explain(p, target)
+		if out.Inactive != Active {
+			out.Transform = access.Nothing
+		}
+		return tx.AppendLog(ctx, entries...)
+	})
+	return out, err
+}
+
+func callerOfProposal(tenant string, f *fault.Fields, in Proposal) (access.Caller, error) {
+	var proposed fault.Fields
+	kind := access.ApplicationType("")
+	if in.Type == SessionHolder {
+		in.Permissions, in.Rules = access.NormalizeSession(&proposed, in.Permissions, in.Rules)
+	} else if t, ok := access.ParseApplicationType(in.Type); ok {
+		kind = t
+		in.Permissions, in.Rules = access.NormalizeApplication(&proposed, t, in.Permissions, in.Rules)
+	} else {
+		proposed.Add("type", "must be public, private, management or session")
+	}
+	f.Under("proposed", proposed)
+	if f.Err() != nil {
+		return access.Caller{}, nil
+	}
+	g, err := access.NewGrant(in.Permissions, in.Rules)
+	if err != nil {
+		return access.Caller{}, fmt.Errorf("read a proposed grant: %w", err)
+	}
+	if kind == "" {
+		return access.NewUncappedSession(tenant, access.NewID(), access.NewID(), g), nil
+	}
+	return access.NewApplication(tenant, access.NewID(), kind, g), nil
+}
+
+// holderOf is the caller that a key of the application would be.
+func (s *Service) holderOf(keys *keyring.Keys, r store.Application) (access.Caller, Inactive, error) {
+	g, err := s.grants.of(keys.Tenant(), keys, r)
+	if err != nil {
+		return access.Caller{}, Active, err
+	}
+	state := Active
+	if !r.ExpiresAt.IsZero() && r.ExpiresAt <= store.At(s.now()) {
+		state = HasExpired
+	}
+	return access.NewApplication(keys.Tenant(), r.ID, access.ApplicationType(r.Type), g), state, nil
+}
+
+// sessionHolder is the caller that a session's key would be.
+func (s *Service) sessionHolder(ctx context.Context, tx store.Tx, keys *keyring.Keys, r store.Session) (access.Caller, Inactive, error) {
+	c, err := s.callerOfSession(ctx, tx, keys, r)
+	switch {
+	case errors.Is(err, errSessionEnded):
+		return c, HasExpired, nil
+	case errors.Is(err, errNotYet):
+		return c, NotAuthorized, nil
+	case errors.Is(err, errUnknownKey):
+		return c, WithoutMaker, nil
+	}
+	return c, Active, err
+}
+
+// Holder is an application or a session that could do what was asked about.
+type Holder struct {
+	Session   bool
+	ID        string
+	Name      string // of the application; for a session, of the one that made it
+	Type      access.ApplicationType
+	Transform access.Transform // the most that it could be shown
+	Container string           // the first place where that is so; "" for permissions that are not on tokens
+	ExpiresAt time.Time
+}
+
+// reviewed is how many rows a review reads at a time.
+const reviewed = 200
+
+// Who returns the applications and the live sessions that could do something to
+// some token in a container or below it, and the most that each would be
+// shown. It is the review of access that auditors ask for: what Explain says
+// about one holder, for all of them. It takes application:read.
+func (s *Service) Who(ctx context.Context, c access.Caller, permission, container string) (list []Holder, err error) {
+	keys, err := s.keysFor(ctx, c, access.ApplicationRead)
+	if err != nil {
+		return nil, err
+	}
+	var f fault.Fields
+	p, ok := access.ParsePermission(permission)
+	if !ok {
+		f.Add("permission", "must be a permission")
+	}
+	if container, ok = access.NormalizeContainer(container); ok && p.OnTokens() != (container != "") {
+		f.Add("container", "is for permissions on tokens, and required for those")
+	} else if !ok {
+		f.Add("container", "must be a path such as /pci/high/")
+	}
+	if err := f.Err(); err != nil {
+		return nil, err
+	}
+	could := func(h Holder, holder access.Caller) {
+		h.Transform, h.Container = holder.Reach(p, container)
+		if !p.OnTokens() {
+			h.Transform = holder.Decide(p, access.Target{}).Transform
+		}
+		if h.Transform != access.Nothing {
+			list = append(list, h)
+		}
+	}
+	err = s.update(ctx, c, func(tx store.Tx) error {
+		list = nil // a transaction may run again
+		names := make(map[string]string)
+		err := eachOf(func(page store.Page) ([]store.Application, error) {
+			return tx.Applications(ctx, store.ApplicationFilter{}, page)
+		}, func(r store.Application) (store.Position, error) {
+			names[r.ID] = r.Name
+			holder, state, err := s.holderOf(keys, r)
+			if err == nil && state == Active {
+				could(Holder{ID: r.ID, Name: r.Name, Type: access.ApplicationType(r.Type), ExpiresAt: r.ExpiresAt.Time()}, holder)
+			}
+			return store.Position{CreatedAt: r.CreatedAt, ID: r.ID}, err
+		})
+		if err != nil {
+			return fmt.Errorf("review applications: %w", err)
+		}
+		err = eachOf(func(page store.Page) ([]store.Session, error) {
+			return tx.Sessions(ctx, store.SessionFilter{Now: store.At(s.now())}, page)
+		}, func(r store.Session) (store.Position, error) {
+			holder, state, err := s.sessionHolder(ctx, tx, keys, r)
+			if err == nil && state == Active {
+				could(Holder{Session: true, ID: r.ID, Name: names[r.CreatedBy], ExpiresAt: r.ExpiresAt.Time()}, holder)
+			}
+			return store.Position{CreatedAt: r.CreatedAt, ID: r.ID}, err
+		})
+		if err != nil {
+			return fmt.Errorf("review sessions: %w", err)
+		}
+		return tx.AppendLog(ctx, audit.EntryBy(c, s.now(), audit.Application, audit.Many, audit.Read, "access review"))
+	})
+	return list, err
+}
+
+// eachOf goes through a list page by page. do says where its row stands.
+func eachOf[R any](list func(store.Page) ([]R, error), do func(R) (store.Position, error)) error {
+	for page := (store.Page{Limit: reviewed}); ; {
+		rows, err := list(page)
+		if err != nil {
+			return err
+		}
+		for _, r := range rows {
+			at, err := do(r)
+			if err != nil {
+				return err
+			}
+			page.After = &at
+		}
+		if len(rows) < reviewed {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package endpoint
+
+import (
+	"net/http"
+
+	"github.com/tokenkeep/tokenkeep/api"
+	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/directory"
+	"github.com/tokenkeep/tokenkeep/internal/httpapi"
+)
+
+func (s Services) explainAccess(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+	var in api.ExplainAccess
+	if err := httpapi.Decode(r, &in); err != nil {
+		return err
+	}
+	q := directory.Question{
+		Application: in.ApplicationID, Session: in.SessionID, Permission: in.Permission, Token: in.TokenID, Containers: in.Containers,
+	}
+	if in.Container != "" {
+		q.Containers = append(q.Containers, in.Container)
+	}
+	if p := in.Proposed; p != nil {
+		q.Proposed = &directory.Proposal{Type: p.Type, Permissions: p.Permissions, Rules: p.Rules}
+	}
+	e, err := s.Directory.Explain(r.Context(), c, q)
+	if err != nil {
+		return err
+	}
+	out := api.Explanation{
+		Allowed: e.Allowed(), Transform: e.Transform.String(), Permission: e.Permission.String(), DependsOnID: e.DependsOnID,
+		Inactive: string(e.Inactive), Containers: e.Containers, DecidedBy: stepOf(e.By), Steps: make([]api.AccessStep, len(e.Steps)),
+	}
+	for i, step := range e.Steps {
+		out.Steps[i] = stepOf(step)
+	}
+	return httpapi.WriteJSON(w, http.StatusOK, out)
+}
+
+func stepOf(step access.Step) api.AccessStep {
+	out := api.AccessStep{
+		Container: step.Container, Transform: step.Transform.String(), Reason: step.Reason.String(), OfMaker: step.Maker,
+		Decides: step.Reason == access.Decides || step.Reason == access.PlainDecides,
+	}
+	if step.Rule != access.NoRule {
+		out.Rule, out.Priority = &step.Rule, step.Priority
+	}
+	if step.Reason == access.ConditionFails {
+		out.Condition = &step.Condition
+	}
+	return out
+}
+
+func (s Services) whoHasAccess(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+	q, err := httpapi.Query(r)
+	if err != nil {
+		return err
+	}
+	page, rows, err := pageOf(q)
+	if err != nil {
+		return err
+	}
+	list, err := s.Directory.Who(r.Context(), c, q.Get("permission"), q.Get("container"))
+	if err != nil {
+		return err
+	}
+	out := make([]api.AccessHolder, 0, rows.Limit)
+	for _, h := range list[min(rows.Offset, len(list)):min(rows.Offset+rows.Limit, len(list))] {
+		row := api.AccessHolder{
+			Kind: "application", ID: h.ID, Name: h.Name, ApplicationType: string(h.Type), Transform: h.Transform.String(),
+			Container: h.Container, ExpiresAt: api.Time{Time: h.ExpiresAt},
+		}
+		if h.Session {
+			row.Kind = "session"
+		}
+		out = append(out, row)
+	}
+	return httpapi.WritePage(w, page, int64(len(list)), out)
+}

@@ -1,0 +1,69 @@
+package endpoint
+
+import (
+	"net/http"
+
+	"github.com/tokenkeep/tokenkeep/api"
+	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/directory"
+	"github.com/tokenkeep/tokenkeep/internal/httpapi"
+	"github.com/tokenkeep/tokenkeep/internal/idempotency"
+	"github.com/tokenkeep/tokenkeep/internal/secret"
+	"github.com/tokenkeep/tokenkeep/internal/store"
+)
+
+func (s Services) createSession(r *http.Request, c access.Caller, a *idempotency.Attempt) (idempotency.Answer, error) {
+	return effect(r.Context(), a, func(made directory.Session) (idempotency.Answer, error) {
+		return answerOf(http.StatusCreated, "", api.CreatedSession{
+			SessionKey: made.Key.Reveal(), Nonce: made.Nonce.Reveal(), ExpiresAt: api.Time{Time: made.ExpiresAt},
+		})
+	}, func(last ...store.Step[directory.Session]) (directory.Session, error) {
+		return s.Directory.CreateSession(r.Context(), c, last...)
+	})
+}
+
+func (s Services) authorizeSession(r *http.Request, c access.Caller, a *idempotency.Attempt) (answer idempotency.Answer, err error) {
+	var in api.AuthorizeSession
+	if err := httpapi.Decode(r, &in); err != nil {
+		return answer, err
+	}
+	return effect(r.Context(), a, func(directory.Session) (idempotency.Answer, error) {
+		return idempotency.Answer{Status: http.StatusOK}, nil
+	}, func(last ...store.Step[directory.Session]) (directory.Session, error) {
+		return s.Directory.AuthorizeSession(r.Context(), c, directory.Authorization{
+			Nonce: secret.NewText(in.Nonce), Permissions: in.Permissions, Rules: in.Rules, ExpiresAt: in.ExpiresAt.Time,
+		}, last...)
+	})
+}
+
+func (s Services) listSessions(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+	q, err := httpapi.Query(r)
+	if err != nil {
+		return err
+	}
+	page, rows, err := pageOf(q)
+	if err != nil {
+		return err
+	}
+	list, total, err := s.Directory.Sessions(r.Context(), c, rows)
+	if err != nil {
+		return err
+	}
+	out := make([]api.Session, len(list))
+	for i, x := range list {
+		out[i] = api.Session{
+			ID: x.ID, TenantID: x.TenantID, Prefix: x.Prefix, Permissions: orEmpty(x.Permissions), Rules: orEmpty(x.Rules),
+			CreatedBy: x.CreatedBy, CreatedAt: api.Time{Time: x.CreatedAt}, AuthorizedBy: x.AuthorizedBy,
+			AuthorizedAt: api.Time{Time: x.AuthorizedAt}, ExpiresAt: api.Time{Time: x.ExpiresAt},
+		}
+	}
+	return httpapi.WritePage(w, page, total, out)
+}
+
+func (s Services) deleteSession(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+	if err := s.Directory.DeleteSession(r.Context(), c, r.PathValue("id")); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
