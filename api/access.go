@@ -30,7 +30,7 @@ type Explanation struct {
 	DependsOnID bool         `json:"depends_on_id"`
 	Inactive    string       `json:"inactive,omitempty"` // why the holder may do nothing now
 	Containers  []string     `json:"containers,omitempty"`
-	DecidedBy   AccessStep   `json:"decided_by"`
+	DecidedBy   *AccessStep  `json:"decided_by,omitempty"` // nil for an inactive session
 	Steps       []AccessStep `json:"steps"`
 }
 

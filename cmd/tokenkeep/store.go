@@ -54,9 +54,8 @@ func sweepCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "sweep", Short: "Remove now what has expired",
 		Long: `Removes expired tokens and sessions, and destroys short-lived keys whose time is
-over. The
-server does so by itself every half minute, and what has expired is not
-readable even before: this is for whoever does not want to wait.`,
+over. The server does so by itself every half minute, and what has expired is
+not readable even before: this is for whoever does not want to wait.`,
 		Args: cobra.NoArgs,
 	}
 	return operatorCommand(c, func(c *cobra.Command, call *admin.Client, _ []string) (any, error) {

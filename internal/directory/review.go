@@ -18,6 +18,9 @@ var errNoToken = fault.New(fault.NotFound, "no such token")
 // SessionHolder is the type of a proposed grant that is meant for a session.
 const SessionHolder = "session"
 
+// maxContainers is how many a token may have, and so how many a question is about.
+const maxContainers = 10
+
 // Question asks whether a holder of rights may do something.
 type Question struct {
 	// The holder, one of three: an application, a session, or a grant that
@@ -47,10 +50,11 @@ const (
 	Active        Inactive = ""
 	HasExpired    Inactive = "it has expired"
 	NotAuthorized Inactive = "it is not authorized yet"
-	WithoutMaker  Inactive = "the application that made it is gone"
+	WithoutMaker  Inactive = "the application that made it is gone or has expired"
 )
 
-// Explanation is the answer: the decision with every step that led there.
+// Explanation is the answer: the decision with every step that led there. An
+// inactive session has no steps.
 type Explanation struct {
 	access.Decision
 	Inactive   Inactive
@@ -82,6 +86,10 @@ func (s *Service) Explain(ctx context.Context, c access.Caller, q Question) (out
 	}
 	if q.Token != "" && len(q.Containers) > 0 {
 		f.Add("containers", "a token or containers, not both")
+	}
+	if len(q.Containers) > maxContainers {
+		f.Add("containers", "must have at most 10 items")
+		q.Containers = nil
 	}
 	containers := make([]string, len(q.Containers))
 	for i, container := range q.Containers {
@@ -142,9 +150,12 @@ func (s *Service) Explain(ctx context.Context, c access.Caller, q Question) (out
 			entries = append(entries, audit.EntryBy(c, s.now(), t.Type, t.ID, audit.Read, "access explanation"))
 		}
 		out.Containers = target.Containers
-		out.Decision, out.Steps = holder.Explain(p, target)
+		out.Permission = p
+		if out.Inactive == Active || q.Session == "" { // of an inactive session no caller is made
+			out.Decision, out.Steps = holder.Explain(p, target)
+		}
 		if out.Inactive != Active {
-			out.Transform = access.Nothing
+			out.Transform, out.DependsOnID = access.Nothing, false
 		}
 		return tx.AppendLog(ctx, entries...)
 	})
@@ -197,7 +208,7 @@ func (s *Service) sessionHolder(ctx context.Context, tx store.Tx, keys *keyring.
 		return c, HasExpired, nil
 	case errors.Is(err, errNotYet):
 		return c, NotAuthorized, nil
-	case errors.Is(err, errUnknownKey):
+	case errors.Is(err, errUnknownKey), errors.Is(err, errExpired):
 		return c, WithoutMaker, nil
 	}
 	return c, Active, err
@@ -231,10 +242,13 @@ func (s *Service) Who(ctx context.Context, c access.Caller, permission, containe
 	if !ok {
 		f.Add("permission", "must be a permission")
 	}
-	if container, ok = access.NormalizeContainer(container); ok && p.OnTokens() != (container != "") {
-		f.Add("container", "is for permissions on tokens, and required for those")
-	} else if !ok {
+	switch normal, isPath := access.NormalizeContainer(container); {
+	case container != "" && !isPath:
 		f.Add("container", "must be a path such as /pci/high/")
+	case ok && p.OnTokens() != (container != ""):
+		f.Add("container", "is for permissions on tokens, and required for those")
+	default:
+		container = normal
 	}
 	if err := f.Err(); err != nil {
 		return nil, err
@@ -248,7 +262,8 @@ func (s *Service) Who(ctx context.Context, c access.Caller, permission, containe
 			list = append(list, h)
 		}
 	}
-	err = s.update(ctx, c, func(tx store.Tx) error {
+	// The review only reads, however long it takes: writers do not wait for it.
+	err = s.store.View(ctx, c.Tenant(), func(tx store.Tx) error {
 		list = nil // a transaction may run again
 		names := make(map[string]string)
 		err := eachOf(func(page store.Page) ([]store.Application, error) {
@@ -276,9 +291,14 @@ func (s *Service) Who(ctx context.Context, c access.Caller, permission, containe
 		if err != nil {
 			return fmt.Errorf("review sessions: %w", err)
 		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return list, s.update(ctx, c, func(tx store.Tx) error {
 		return tx.AppendLog(ctx, audit.EntryBy(c, s.now(), audit.Application, audit.Many, audit.Read, "access review"))
 	})
-	return list, err
 }
 
 // eachOf goes through a list page by page. do says where its row stands.

@@ -300,13 +300,20 @@ func (s *Service) callerOfSession(ctx context.Context, tx store.Tx, keys *keyrin
 	if err != nil {
 		return access.Caller{}, fmt.Errorf("open session: %w", err)
 	}
-	// A public application that is gone takes its sessions along, as it does
-	// its keys.
-	if _, err := tx.Application(ctx, r.CreatedBy); err != nil {
+	// A public application that is gone or has expired takes its sessions
+	// along, as it does its keys.
+	by, err := tx.Application(ctx, r.CreatedBy)
+	if err != nil {
 		return access.Caller{}, notFound(err, errUnknownKey)
+	}
+	if _, err := s.grants.of(keys.Tenant(), keys, by); err != nil {
+		return access.Caller{}, err // the row is not what was sealed
 	}
 	if r.ExpiresAt <= store.At(s.now()) {
 		return access.Caller{}, errSessionEnded
+	}
+	if !by.ExpiresAt.IsZero() && by.ExpiresAt <= store.At(s.now()) {
+		return access.Caller{}, errExpired
 	}
 	if r.AuthorizedBy == "" {
 		return access.Caller{}, errNotYet

@@ -29,10 +29,14 @@ func (s Services) explainAccess(w http.ResponseWriter, r *http.Request, c access
 	}
 	out := api.Explanation{
 		Allowed: e.Allowed(), Transform: e.Transform.String(), Permission: e.Permission.String(), DependsOnID: e.DependsOnID,
-		Inactive: string(e.Inactive), Containers: e.Containers, DecidedBy: stepOf(e.By), Steps: make([]api.AccessStep, len(e.Steps)),
+		Inactive: string(e.Inactive), Containers: e.Containers, Steps: make([]api.AccessStep, len(e.Steps)),
 	}
 	for i, step := range e.Steps {
 		out.Steps[i] = stepOf(step)
+	}
+	if len(e.Steps) > 0 {
+		by := stepOf(e.By)
+		out.DecidedBy = &by
 	}
 	return httpapi.WriteJSON(w, http.StatusOK, out)
 }
