@@ -40,7 +40,7 @@ type AccessStep struct {
 	OfMaker   bool   `json:"of_maker"`
 	Container string `json:"container,omitempty"`
 	Rule      *int   `json:"rule,omitempty"` // position in the list, from 0
-	Priority  int    `json:"priority,omitempty"`
+	Priority  int    `json:"priority,omitzero"`
 	Condition *int   `json:"condition,omitempty"` // position of the one that fails, from 0
 	Decides   bool   `json:"decides"`
 	Transform string `json:"transform,omitempty"`

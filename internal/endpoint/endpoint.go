@@ -35,7 +35,11 @@ type Services struct {
 
 // Routes returns the rows of the API.
 func Routes(s Services) []httpapi.Route {
-	const anyKey = ""
+	const (
+		anyKey     = ""
+		publicKey  = "(public application key)"
+		privateKey = "(private application key)"
+	)
 	rows := []httpapi.Route{
 		{Pattern: "GET /tenants/self", Permission: "tenant:read", Handle: s.getTenant},
 		{Pattern: "PUT /tenants/self", Permission: "tenant:update", Body: httpapi.JSON, Idempotent: true, Handle: s.once(s.replaceTenant)},
@@ -56,8 +60,8 @@ func Routes(s Services) []httpapi.Route {
 		{Pattern: "GET /applications/{id}/keys/{key_id}", Permission: "application:read", Handle: s.getKey},
 		{Pattern: "DELETE /applications/{id}/keys/{key_id}", Permission: "application:update", Handle: s.deleteKey},
 
-		{Pattern: "POST /sessions", Permission: anyKey, Idempotent: true, Handle: s.once(s.createSession)},
-		{Pattern: "POST /sessions/authorize", Permission: anyKey, Body: httpapi.JSON, Idempotent: true, Handle: s.once(s.authorizeSession)},
+		{Pattern: "POST /sessions", Permission: publicKey, Idempotent: true, Handle: s.once(s.createSession)},
+		{Pattern: "POST /sessions/authorize", Permission: privateKey, Body: httpapi.JSON, Idempotent: true, Handle: s.once(s.authorizeSession)},
 		{Pattern: "GET /sessions", Permission: "session:read", Handle: s.listSessions},
 		{Pattern: "DELETE /sessions/{id}", Permission: "session:delete", Handle: s.deleteSession},
 

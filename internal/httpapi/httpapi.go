@@ -53,8 +53,9 @@ type Route struct {
 	// /proxy/a%2Fb/.
 	Pattern string
 	Who     Who
-	// Permission is what the service behind the row asks of the caller. It is
-	// written here for reviewers and for the test of all permissions.
+	// Permission is what the service behind the row asks of the caller; in
+	// parentheses where that is no permission. It is written here for reviewers
+	// and for the test of all permissions.
 	Permission string
 	Body       Body
 	// Idempotent rows take the idempotency header; see IdempotencyKey.

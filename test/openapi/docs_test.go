@@ -37,6 +37,8 @@ func endpointTable(rows []httpapi.Route, operations []openapitest.Operation) str
 			permission = "none, and no key"
 		case r.Permission == "":
 			permission = "any key"
+		case strings.HasPrefix(r.Permission, "("):
+			permission = "the key of a " + strings.TrimSuffix(strings.TrimPrefix(r.Permission, "("), " key)")
 		}
 		b.WriteString("| " + method + " | `" + path + "` | " + permission + " | " + summaries[r.Pattern] + " |\n")
 	}

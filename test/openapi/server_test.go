@@ -131,6 +131,7 @@ func TestEveryOperationAnswersAsDescribed(t *testing.T) {
 	walkApplications(ctx, t, c)
 	walkTheRest(ctx, t, c)
 	walkTokens(ctx, t, v.client(t, v.keys.PrivateKey))
+	walkSessions(ctx, t, func(key string) *client.Client { return v.client(t, key) }, v.keys)
 	if got := v.send(t, "GET", "/metrics", ""); got != 200 {
 		t.Errorf("GET /metrics → %d, want 200", got)
 	}
@@ -287,6 +288,14 @@ func TestRefusalsAreDescribed(t *testing.T) {
 		"too large":             {"POST", "/applications", `"` + strings.Repeat("x", 2000) + `"`, nil, 413},
 		"another media type":    {"PUT", "/tenants/self", "x", []string{"Content-Type", "text/plain"}, 415},
 
+		"a nonce of nothing":          {"POST", "/sessions/authorize", `{"nonce":"none","permissions":["token:read"]}`, private, 404},
+		"an authorization not valid":  {"POST", "/sessions/authorize", `{"rules":[{"conditions":[{}]}],"expires_at":"2000-01-01T00:00:00Z"}`, private, 400},
+		"no such session":             {"DELETE", "/sessions/none", "", nil, 404},
+		"a question not valid":        {"POST", "/access/explain", `{"permission":"none"}`, nil, 400},
+		"a question about nobody":     {"POST", "/access/explain", `{"application_id":"none","permission":"log:read"}`, nil, 404},
+		"a review of nothing":         {"GET", "/access/who?permission=token:read", "", nil, 400},
+		"an idempotency key too long": {"POST", "/applications", `{}`, []string{"SVC-IDEMPOTENCY-KEY", strings.Repeat("x", 201)}, 400},
+
 		"a token not valid":         {"POST", "/tokens", `{"type":"card","data":{"number":"1","cvc":"x"},"expires_at":"then"}`, private, 400},
 		"a card expired":            {"POST", "/tokens", `{"type":"token","data":1,"expires_at":"1/1/2000"}`, private, 400},
 		"a type of no token":        {"POST", "/tokenize", `[{"type":"none","data":1}]`, private, 400},
@@ -339,7 +348,7 @@ func TestEveryOperationDescribesWhoIsTurnedAway(t *testing.T) {
 			t.Errorf("%s without a key → %d, want 401", r.Pattern, got)
 		}
 		other := v.keys.PrivateKey
-		if strings.HasPrefix(r.Permission, "token:") {
+		if strings.HasPrefix(r.Permission, "token:") || strings.Contains(r.Permission, "private") {
 			other = v.keys.ManagementKey
 		}
 		if got := v.send(t, method, path, body, "SVC-API-KEY", other, "Content-Type", media); r.Permission != "" && got != 403 {
@@ -381,6 +390,7 @@ func TestTheClientSendsIdempotencyKeysWhereRowsTakeThem(t *testing.T) {
 	walkApplications(t.Context(), t, c)
 	walkTheRest(t.Context(), t, c)
 	walkTokens(t.Context(), t, with(v.keys.PrivateKey))
+	walkSessions(t.Context(), t, with, v.keys)
 	if err := c.Tenant.Delete(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -138,6 +138,21 @@ func (d *Document) Operations() []Operation {
 	return list
 }
 
+// Idempotency says what the document has of an operation's idempotency: the
+// header of the request, that of an answer that was kept, and the conflict.
+func (d *Document) Idempotency(pattern string) (key, replayed, conflict bool) {
+	method, path, _ := strings.Cut(pattern, " ")
+	o := d.requests.Paths.Value(path).GetOperation(method)
+	key = o.Parameters.GetByInAndName("header", "SVC-IDEMPOTENCY-KEY") != nil
+	for status, response := range o.Responses.Map() {
+		if strings.HasPrefix(status, "2") {
+			replayed = response.Value.Headers["SVC-IDEMPOTENT-REPLAYED"] != nil
+		}
+	}
+	refusal := o.Responses.Status(http.StatusConflict)
+	return key, replayed, refusal != nil && refusal.Value.Headers["Retry-After"] != nil
+}
+
 // Enum returns the values of a schema that lists them.
 func (d *Document) Enum(schema string) []any {
 	if ref := d.requests.Components.Schemas[schema]; ref != nil {
