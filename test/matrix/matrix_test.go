@@ -31,6 +31,7 @@ var (
 	anyKey     []access.ApplicationType
 	management = []access.ApplicationType{access.Management}
 	private    = []access.ApplicationType{access.Private}
+	public     = []access.ApplicationType{access.Public}
 	tokenMaker = []access.ApplicationType{access.Public, access.Private}
 )
 
@@ -54,7 +55,14 @@ var table = map[string]row{
 	"GET /applications/{id}/keys/{key_id}":    {management, "", 200, "", 0},
 	"DELETE /applications/{id}/keys/{key_id}": {management, "", 204, "", 0},
 
-	"GET /permissions": {anyKey, "", 200, "", 0},
+	"POST /sessions":           {public, "", 201, "", 0},
+	"POST /sessions/authorize": {private, `{"nonce":"<id>","permissions":["token:create"]}`, 200, "", 0},
+	"GET /sessions":            {management, "", 200, "", 0},
+	"DELETE /sessions/{id}":    {management, "", 204, "", 0},
+
+	"POST /access/explain": {management, `{"application_id":"<id>","permission":"log:read"}`, 200, "", 0},
+	"GET /access/who":      {management, "", 200, "?permission=token:read&container=/", 0},
+	"GET /permissions":     {anyKey, "", 200, "", 0},
 
 	"POST /tokenize":         {tokenMaker, `["x",{"type":"token","data":1}]`, 200, "", 0},
 	"POST /detokenize":       {private, `["{{ <id> }}"]`, 200, "", 400},
@@ -94,6 +102,17 @@ func (c *clock) advance(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
+// ownKeyOf is the type of application whose own key a row asks for in place of
+// a permission; "" when it does not.
+func ownKeyOf(r httpapi.Route) access.ApplicationType {
+	name, ok := strings.CutPrefix(r.Permission, "(")
+	if !ok {
+		return ""
+	}
+	kind, _ := access.ParseApplicationType(strings.TrimSuffix(name, " application key)"))
+	return kind
+}
+
 func TestTheTableHasEveryRowAndNoOther(t *testing.T) {
 	k := keeptest.Start(t, keeptest.Options{})
 	routes := k.Routes()
@@ -107,6 +126,10 @@ func TestTheTableHasEveryRowAndNoOther(t *testing.T) {
 			t.Errorf("%s is open: %t", route.Pattern, route.Who == httpapi.Open)
 		case known && (r.body != "") != (route.Body != httpapi.NoBody):
 			t.Errorf("%s reads a body: %t", route.Pattern, route.Body != httpapi.NoBody)
+		case known && ownKeyOf(route) != "":
+			if !slices.Equal(r.holders, []access.ApplicationType{ownKeyOf(route)}) {
+				t.Errorf("%s takes %s; the table has %v", route.Pattern, route.Permission, r.holders)
+			}
 		case known && route.Permission != "":
 			p, ok := access.ParsePermission(route.Permission)
 			if !ok || !slices.Equal(p.ApplicationTypes(), r.holders) {
@@ -178,6 +201,7 @@ func TestEveryRowForEveryCaller(t *testing.T) {
 			s.withoutThePermission()
 			s.otherTenant()
 			s.withThePermission()
+			s.sessions()
 		})
 	}
 }
@@ -186,6 +210,15 @@ func TestEveryRowForEveryCaller(t *testing.T) {
 func (s *square) holder(tenant string, kind access.ApplicationType, permissions ...string) api.Application {
 	s.t.Helper()
 	return s.k.Application(s.t, tenant, api.CreateApplication{Type: string(kind), Permissions: permissions})
+}
+
+// grant is the one permission with which a caller of that type may call the
+// row; where the row takes none, one of the type's.
+func (s *square) grant(kind access.ApplicationType) string {
+	if s.route.Permission == "" || ownKeyOf(s.route) != "" {
+		return kind.Permissions()[0].String()
+	}
+	return s.route.Permission
 }
 
 // others are the permissions of a type but for the one that the row takes.
@@ -221,6 +254,13 @@ func (s *square) absent() int { return cmp.Or(s.row.absent, 404) }
 // target is an application of a tenant for the row to work on, or a token.
 func (s *square) target(tenant string) (target, key string) {
 	s.t.Helper()
+	if strings.Contains(s.route.Pattern, "/sessions") {
+		made := s.session(tenant)
+		if s.route.Body != httpapi.NoBody {
+			return made.Nonce, ""
+		}
+		return s.sessionID(tenant, made), ""
+	}
 	a := s.holder(tenant, access.Private, "token:create")
 	if !s.onTokens() {
 		return a.ID, a.Keys[0].ID
@@ -253,8 +293,7 @@ func (s *square) unknownKeys() {
 	if s.row.holders != nil {
 		kind = s.row.holders[len(s.row.holders)-1]
 	}
-	all := append(s.others(kind), s.route.Permission)
-	all = slices.DeleteFunc(all, func(name string) bool { return name == "" })
+	all := append(s.others(kind), s.grant(kind))
 	unknown := func(tenant string, kind access.KeyKind) string {
 		key, err := access.NewKey(rand.Reader, "test", kind, tenant)
 		if err != nil {
@@ -302,13 +341,17 @@ func (s *square) withoutThePermission() {
 	if s.onTokens() {
 		where = " here" // it is held for some containers, or for none
 	}
+	refusal := fmt.Sprintf("this takes %s, which the caller does not have%s", s.route.Permission, where)
+	if own := ownKeyOf(s.route); own != "" {
+		refusal = fmt.Sprintf("this takes the key of a %s application", own)
+	}
 	for _, kind := range types {
-		if s.row.holders == nil {
-			continue // there is none to be without
+		if s.row.holders == nil || kind == ownKeyOf(s.route) {
+			continue // there is nothing to be without
 		}
 		got := s.call(s.holder(tenant, kind, s.others(kind)...).Key, application, id)
 		s.want("a "+string(kind)+" application without the permission", got, 403)
-		if want := fmt.Sprintf(`{"title":"Forbidden","status":403,"detail":"this takes %s, which the caller does not have%s"}`, s.route.Permission, where); got.Body != want {
+		if want := fmt.Sprintf(`{"title":"Forbidden","status":403,"detail":%q}`, refusal); got.Body != want {
 			s.t.Errorf("%s for a %s application = %s, want %s", s.route.Pattern, kind, got.Body, want)
 		}
 		// What does not exist is no secret that is kept by other words.
@@ -324,14 +367,14 @@ const nothing = "b7f1d3a0-aaaa-4aaa-8aaa-aaaaaaaaaaaa"
 // otherTenant calls the row with a key of the second tenant and ids of the
 // first. What comes back is what comes back for ids of nothing.
 func (s *square) otherTenant() {
-	kinds, permission := s.row.holders, []string{s.route.Permission}
+	kinds := s.row.holders
 	if kinds == nil {
-		kinds, permission = []access.ApplicationType{access.Private}, []string{"token:create"}
+		kinds = private
 	}
 	application, id := s.target(s.first.Tenant.ID)
 	before := s.state()
 	for _, kind := range kinds {
-		key := s.holder(s.second.Tenant.ID, kind, permission...).Key
+		key := s.holder(s.second.Tenant.ID, kind, s.grant(kind)).Key
 		theirs := s.call(key, application, id)
 		if !s.named() {
 			s.want("another tenant", theirs, s.row.served)
@@ -370,7 +413,7 @@ func headers(a keeptest.Answer) string {
 func (s *square) state() string {
 	s.t.Helper()
 	var all string
-	for _, path := range []string{"/applications?size=100", "/tenants/self", "/tenants/self/reports/usage"} {
+	for _, path := range []string{"/applications?size=100", "/tenants/self", "/tenants/self/reports/usage", "/sessions?size=100"} {
 		all += s.k.Call(s.t, "GET", path, s.first.Application.Key, "").String()
 	}
 	return all + s.k.Call(s.t, "GET", "/tokens?size=100", s.witness, "").String()
@@ -386,12 +429,15 @@ func (s *square) withThePermission() {
 			continue
 		}
 		if !slices.Contains(s.row.holders, kind) {
+			if ownKeyOf(s.route) != "" {
+				continue
+			}
 			body := fmt.Sprintf(`{"name":"x","type":%q,"permissions":[%q]}`, kind, s.route.Permission)
 			got := s.k.Call(s.t, "POST", "/applications", s.first.Application.Key, body)
 			s.want("the making of a "+string(kind)+" application that holds it", got, 400)
 			continue
 		}
-		key := s.holder(tenant, kind, s.route.Permission).Key
+		key := s.holder(tenant, kind, s.grant(kind)).Key
 		application, id := s.target(tenant)
 		if s.named() {
 			s.want("ids of nothing", s.call(key, nothing, nothing), s.absent())
