@@ -72,8 +72,10 @@ func (x *exchange) writeProblem(err error) {
 		header.Set("Allow", x.allow)
 	}
 	p := ProblemOf(err, x.trace)
-	if p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable {
-		header.Set("Retry-After", strconv.Itoa(max(1, ceilSeconds(fault.Of(err).Wait()))))
+	wait := fault.Of(err).Wait()
+	inTheWay := p.Status == http.StatusConflict && wait > 0 // of another request, and not of a state
+	if inTheWay || p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable {
+		header.Set("Retry-After", strconv.Itoa(max(1, ceilSeconds(wait))))
 	}
 	var body any = p
 	if x.row != nil && x.row.Problem != nil {
