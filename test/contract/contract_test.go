@@ -161,16 +161,19 @@ const base58 = "[1-9A-HJ-NP-Za-km-z]"
 
 // forms are the texts of which only the form counts.
 var forms = map[string]*regexp.Regexp{
-	"<uuid>":    regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`),
-	"<id>":      regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[47][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`),
-	"<time>":    regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00$`),
-	"<public>":  regexp.MustCompile(`^key_test_pub_` + base58 + `{50}$`),
-	"<private>": regexp.MustCompile(`^key_test_pvt_` + base58 + `{50}$`),
-	"<manage>":  regexp.MustCompile(`^key_test_mgt_` + base58 + `{50}$`),
-	"<prefix>":  regexp.MustCompile(`^key_test_(pub|pvt|mgt)_` + base58 + `{26}$`),
-	"<secret>":  regexp.MustCompile(`^whsec_[A-Za-z0-9+/]{43}=$`),
-	"<trace>":   regexp.MustCompile(`^[0-9a-f-]{36}$`),
-	"<text>":    regexp.MustCompile(`^.+$`),
+	"<uuid>":           regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`),
+	"<id>":             regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[47][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`),
+	"<time>":           regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00$`),
+	"<public>":         regexp.MustCompile(`^key_test_pub_` + base58 + `{50}$`),
+	"<private>":        regexp.MustCompile(`^key_test_pvt_` + base58 + `{50}$`),
+	"<manage>":         regexp.MustCompile(`^key_test_mgt_` + base58 + `{50}$`),
+	"<session>":        regexp.MustCompile(`^key_test_sess_` + base58 + `{50}$`),
+	"<nonce>":          regexp.MustCompile(`^nonce_test_` + base58 + `{50}$`),
+	"<session prefix>": regexp.MustCompile(`^key_test_sess_` + base58 + `{26}$`),
+	"<prefix>":         regexp.MustCompile(`^key_test_(pub|pvt|mgt)_` + base58 + `{26}$`),
+	"<secret>":         regexp.MustCompile(`^whsec_[A-Za-z0-9+/]{43}=$`),
+	"<trace>":          regexp.MustCompile(`^[0-9a-f-]{36}$`),
+	"<text>":           regexp.MustCompile(`^.+$`),
 }
 
 // compare returns where two values differ; "" when they do not.

@@ -1,0 +1,368 @@
+package contract_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tokenkeep/tokenkeep/api"
+)
+
+// application makes an application in the operator's name. Its id has the name
+// given, its key that name with _key.
+func (w *walk) application(name, kind, permissions string, rules ...api.Rule) {
+	w.t.Helper()
+	a := w.server.Application(w.t, w.tenant, api.CreateApplication{Name: name, Type: kind, Permissions: strings.Fields(permissions), Rules: rules})
+	w.names[name], w.names[name+"_key"] = a.ID, a.Key
+}
+
+// call calls with a named key and wants a status; "" is no key at all.
+func (w *walk) call(key, call, body string, status int, headers ...string) string {
+	w.t.Helper()
+	method, path, _ := strings.Cut(w.fill(call), " ")
+	got := w.server.Call(w.t, method, path, w.names[key], w.fill(body), headers...)
+	if got.Status != status {
+		w.t.Errorf("%s as %s = %s, want %d", call, key, got, status)
+	}
+	if got.Status >= 400 {
+		got.CheckProblem(w.t)
+	}
+	return got.Body
+}
+
+// wait makes a session of the application web: its key and nonce have the name
+// given, with _key and _nonce.
+func (w *walk) wait(name string) {
+	w.t.Helper()
+	made := decode(w.t, w.call("web_key", "POST /sessions", "", 201))
+	w.names[name+"_key"], w.names[name+"_nonce"] = fmt.Sprint(member(made, "session_key")), fmt.Sprint(member(made, "nonce"))
+}
+
+// session makes one that the application server has authorized with a grant,
+// such as "permissions":["token:read"].
+func (w *walk) session(name, grant string) {
+	w.t.Helper()
+	w.wait(name)
+	w.call("server_key", "POST /sessions/authorize", `{"nonce":"{`+name+`_nonce}",`+grant+`}`, 200)
+}
+
+const everything = "token:create token:read token:update token:delete token:search token:use"
+
+// newSessions is a walk with a public and a private application, and two cards.
+func newSessions(t *testing.T, permissions string, rules ...api.Rule) *walk {
+	t.Helper()
+	w := newWalk(t)
+	w.application("web", "public", "token:create")
+	w.application("server", "private", permissions, rules...)
+	w.application("filler", "private", "token:create")
+	for _, id := range []string{"card-1", "card-2"} {
+		w.call("filler_key", "POST /tokens", `{"id":"`+id+`","type":"card","data":{"number":"4242424242424242"}}`, 201)
+	}
+	return w
+}
+
+var revealing = api.Rule{Container: "/", Transform: "reveal", Permissions: []string{"token:read"}}
+
+const clear, masked = `{"number":"4242424242424242"}`, `{"number":"XXXXXXXXXXXX4242"}`
+
+// shows fails unless a key is shown just that of a card.
+func (w *walk) shows(key, id, data string) {
+	w.t.Helper()
+	got := decode(w.t, w.call(key, "GET /tokens/"+id, "", 200))
+	if d := compare("data", decode(w.t, data), member(got, "data")); d != "" {
+		w.t.Errorf("%s sees of %s: %s", key, id, d)
+	}
+}
+
+func TestASessionsLife(t *testing.T) {
+	w := newSessions(t, "token:create token:read", revealing)
+	const (
+		made    = `"id":"{session}","tenant_id":"{tenant}","prefix":"<session prefix>","created_by":"{web}","created_at":"2031-05-06T07:08:10.123456+00:00"`
+		waiting = `{` + made + `,"permissions":[],"rules":[],"expires_at":"2031-05-06T07:11:10.123456+00:00"}`
+		live    = `{` + made + `,"permissions":["token:create"],"rules":[{"priority":1,"transform":"reveal","permissions":["token:read"],` +
+			`"conditions":[{"attribute":"id","operator":"equals","value":"card-1"}]}],"authorized_by":"{server}","authorized_at":"2031-05-06T07:08:14.123456+00:00",` +
+			`"expires_at":"2031-05-06T07:11:10.123456+00:00"}`
+	)
+	w.walk(
+		step{name: "a public key makes it", call: "POST /sessions", key: "web_key", status: 201, // 10
+			want: `{"session_key":"<session>","nonce":"<nonce>","expires_at":"2031-05-06T07:11:10.123456+00:00"}`,
+			keep: map[string]string{"session_key": "session_key", "nonce": "nonce"}},
+		step{name: "it may do nothing", call: "GET /tokens/card-1", key: "session_key", status: 403, want: problem(403, "the session is not authorized yet")},
+		step{name: "nothing at all", call: "GET /permissions", key: "session_key", status: 403, want: problem(403, "the session is not authorized yet")},
+	)
+	w.names["session"] = fmt.Sprint(member(decode(t, w.call("manager_key", "GET /sessions", "", 200)), "data.0.id"))
+	w.walk(
+		step{name: "its managers see it, without key and nonce", call: "GET /sessions", status: 200, want: page(1, waiting)},
+		step{name: "a private key authorizes it", call: "POST /sessions/authorize", key: "server_key", status: 200, // 14
+			body: `{"nonce":"{nonce}","permissions":["token:create"],"rules":[{"transform":"reveal","permissions":["token:read"],"conditions":[{"attribute":"id","operator":"equals","value":"card-1"}]}]}`},
+		step{name: "its managers see what it may", call: "GET /sessions", status: 200, want: page(1, live)},
+		step{name: "what it makes is its public application's", call: "POST /tokens", key: "session_key", status: 201, body: `{"id":"made","type":"token","data":true}`, // 16
+			want:     `{"id":"made","tenant_id":"{tenant}","type":"token","data":"XXXX","fingerprint":"<text>","fingerprint_expression":"{{ data | stringify }}","containers":["/general/high/"],"created_by":"{web}","created_at":"<time>"}`,
+			location: "/tokens/made"},
+		step{name: "it is not let at anything else", call: "GET /tokens/card-2", key: "session_key", status: 403, want: problem(403, "this takes token:read, which the caller does not have here")}, // 17
+		step{name: "it makes no sessions", call: "POST /sessions", key: "session_key", status: 403, want: problem(403, "this takes the key of a public application")},
+	)
+	w.shows("session_key", "card-1", clear)
+	entries := func(list ...string) string {
+		for i, e := range list {
+			list[i] = strings.NewReplacer("{manager}", "{web}", `"trace_id"`, `"session_id":"{session}","trace_id"`).Replace(e)
+		}
+		return page(len(list), list...)
+	}
+	w.walk( // 19
+		step{name: "the log names the session beside the application", call: "GET /logs?entity_id=made", status: 200, want: entries(entry("token", "made", "create", "allowed", "Token created", 16))},
+		step{name: "and in what it was refused", call: "GET /logs?entity_type=token&start_date=2031-05-06T07:08:17Z", status: 200, want: entries(entry("token", "*", "read", "denied", "Token read denied", 17))},
+		step{call: "GET /logs?entity_id={session}", status: 200, want: page(2,
+			strings.Replace(entry("session", "{session}", "update", "allowed", "Session updated by authorization", 14), "{manager}", "{server}", 1),
+			strings.Replace(entry("session", "{session}", "create", "allowed", "Session created", 10), "{manager}", "{web}", 1))},
+		step{name: "a management key ends it", call: "DELETE /sessions/{session}", status: 204}, // 22
+		step{name: "its key is dead", call: "GET /tokens/card-1", key: "session_key", status: 401, want: problem(401, "the API key is not known")},
+		step{name: "it is gone", call: "DELETE /sessions/{session}", status: 404, want: problem(404, "no such session")},
+		step{call: "GET /sessions", status: 200, want: page(0)},
+		step{name: "its end is in the log", call: "GET /logs?entity_id={session}&start_date=2031-05-06T07:08:15Z", status: 200,
+			want: page(1, entry("session", "{session}", "delete", "allowed", "Session deleted", 22))},
+	)
+}
+
+func TestASessionIsOverAfterThreeMinutes(t *testing.T) {
+	w := newSessions(t, "token:read", revealing)
+	w.session("used", `"permissions":["token:read"]`)
+	w.wait("waiting")
+	w.clock.advance(3*time.Minute - time.Microsecond)
+	w.shows("used_key", "card-1", masked)
+	w.call("waiting_key", "GET /tokens/card-1", "", 403)
+	w.clock.advance(time.Microsecond)
+	for _, key := range []string{"used_key", "waiting_key"} {
+		w.step(step{call: "GET /tokens/card-1", key: key, status: 401, want: problem(401, "the session has expired")})
+	}
+	w.step(step{name: "its nonce is over too", call: "POST /sessions/authorize", key: "server_key", body: `{"nonce":"{waiting_nonce}","permissions":["token:read"]}`,
+		status: 404, want: problem(404, "no session waits for this nonce")})
+	w.step(step{call: "GET /sessions", status: 200, want: page(0)})
+	w.clock.advance(time.Second)
+	var swept struct{ Sessions int }
+	if err := w.server.Operator().Call(t.Context(), "POST", "/sweep", nil, &swept); err != nil || swept.Sessions != 2 {
+		t.Errorf("a sweep removed %d sessions, %v, want 2", swept.Sessions, err)
+	}
+	w.step(step{name: "and is not even known", call: "GET /tokens/card-1", key: "used_key", status: 401, want: problem(401, "the API key is not known")})
+	gone := decode(t, w.call("manager_key", "GET /logs?entity_type=session&size=2", "", 200))
+	for _, i := range []string{"0", "1"} {
+		if by, message := member(gone, "data."+i+".actor_type"), member(gone, "data."+i+".message"); by != "system" || message != "Session expired" {
+			t.Errorf("the log says %v by %v, want Session expired by system", message, by)
+		}
+	}
+}
+
+func TestTheAuthorizationSetsTheEnd(t *testing.T) {
+	w := newSessions(t, "token:read")
+	const invalid = "must be in the future and at most 24 hours ahead"
+	w.wait("s")
+	for at, message := range map[time.Duration]string{
+		0: invalid, -time.Hour: invalid, 24*time.Hour + time.Microsecond: invalid,
+	} {
+		w.step(step{name: at.String(), call: "POST /sessions/authorize", key: "server_key", status: 400, want: refused("expires_at", message),
+			body: `{"nonce":"{s_nonce}","permissions":["token:read"],"expires_at":"` + start.Add(at).Format(time.RFC3339Nano) + `"}`})
+	}
+	w.step(step{name: "no instant", call: "POST /sessions/authorize", key: "server_key", status: 400, want: refused("expires_at", "is not valid"),
+		body: `{"nonce":"{s_nonce}","permissions":["token:read"],"expires_at":"tomorrow"}`})
+	for name, life := range map[string]time.Duration{"a moment": time.Microsecond, "a minute": time.Minute, "a day": 24 * time.Hour} {
+		w.wait(name)
+		zone := time.FixedZone("", -7*3600)
+		w.call("server_key", "POST /sessions/authorize", `{"nonce":"{`+name+`_nonce}","permissions":["token:read"],"expires_at":"`+w.clock.Now().Add(life).In(zone).Format(time.RFC3339Nano)+`"}`, 200)
+		w.clock.advance(life - time.Microsecond)
+		w.shows(name+"_key", "card-1", masked)
+		w.clock.advance(time.Microsecond)
+		w.call(name+"_key", "GET /tokens/card-1", "", 401)
+	}
+}
+
+func TestWhatAuthorizesNoSession(t *testing.T) {
+	w := newSessions(t, everything, revealing)
+	w.wait("s")
+	const rule = `"transform":"mask","permissions":["token:read"]`
+	for name, test := range map[string]struct{ grant, want string }{
+		"no grant":                   {`"permissions":[],"rules":[]`, refused("permissions", "permissions or rules are required")},
+		"null grants":                {`"permissions":null,"rules":null`, refused("permissions", "permissions or rules are required")},
+		"a management permission":    {`"permissions":["log:read"]`, refused("permissions", "has a permission that cannot be held here")},
+		"no permission":              {`"permissions":["4242424242424242"]`, refused("permissions", "has an entry that is not a permission")},
+		"container and conditions":   {`"rules":[{"container":"/","conditions":[{"attribute":"id","operator":"equals","value":"x"}],` + rule + `}]`, refused("rules.0.conditions", "a rule has a container or conditions, not both")},
+		"neither":                    {`"rules":[{` + rule + `}]`, refused("rules.0.container", "a container or conditions are required")},
+		"another attribute":          {`"rules":[{"conditions":[{"attribute":"type","operator":"equals","value":"x"}],` + rule + `}]`, refused("rules.0.conditions.0.attribute", "must be id or container")},
+		"another operator":           {`"rules":[{"conditions":[{"attribute":"id","operator":"contains","value":"x"}],` + rule + `}]`, refused("rules.0.conditions.0.operator", "must be equals or starts_with")},
+		"the beginning of a path":    {`"rules":[{"conditions":[{"attribute":"container","operator":"starts_with","value":"/pci"}],` + rule + `}]`, refused("rules.0.conditions.0.value", "must be a path of letters, digits, - and _ that begins and ends with /")},
+		"no value":                   {`"rules":[{"conditions":[{"attribute":"id","operator":"equals"}],` + rule + `}]`, refused("rules.0.conditions.0.value", "must be a token id or the beginning of one")},
+		"a management one in a rule": {`"rules":[{"container":"/","transform":"mask","permissions":["log:read"]}]`, refused("rules.0.permissions", "has a permission that cannot be held here")},
+		"a priority twice":           {`"rules":[{"container":"/","priority":1,` + rule + `},{"container":"/","priority":1,` + rule + `}]`, refused("rules.1.priority", "must be unique")},
+	} {
+		w.step(step{name: name, call: "POST /sessions/authorize", key: "server_key", status: 400, body: `{"nonce":"{s_nonce}",` + test.grant + `}`, want: test.want})
+	}
+	w.step(step{name: "no nonce", call: "POST /sessions/authorize", key: "server_key", status: 400, body: `{"permissions":["token:read"]}`, want: refused("nonce", "is required")})
+	w.step(step{name: "none of these used the nonce up", call: "POST /sessions/authorize", key: "server_key", status: 200, body: `{"nonce":"{s_nonce}","permissions":["token:read"]}`})
+}
+
+func TestANonceIsUsedOnce(t *testing.T) {
+	w := newSessions(t, "token:read")
+	elsewhere := w.server.Tenant(t).Tenant.ID
+	w.names["stranger_key"] = w.server.Application(t, elsewhere, api.CreateApplication{Type: "private", Permissions: []string{"token:read"}}).Key
+	w.names["strange web_key"] = w.server.Application(t, elsewhere, api.CreateApplication{Type: "public", Permissions: []string{"token:create"}}).Key
+	w.wait("s")
+	unknown := problem(404, "no session waits for this nonce")
+	authorize := func(name, key, nonce string, status int, want string) {
+		t.Helper()
+		w.step(step{name: name, call: "POST /sessions/authorize", key: key, body: `{"nonce":"` + nonce + `","permissions":["token:read"]}`, status: status, want: want})
+	}
+	authorize("another tenant's", "stranger_key", "{s_nonce}", 404, unknown)
+	authorize("nonsense", "server_key", "4242424242424242", 404, unknown)
+	authorize("one more character", "server_key", "{s_nonce}1", 404, unknown)
+	authorize("a key is no nonce", "server_key", "{s_key}", 404, unknown)
+	w.call("s_nonce", "GET /permissions", "", 401) // nor a nonce a key
+	authorize("the first time", "server_key", "{s_nonce}", 200, "")
+	authorize("the second", "server_key", "{s_nonce}", 409, problem(409, "the nonce was used already"))
+	authorize("another tenant's, used", "stranger_key", "{s_nonce}", 404, unknown)
+	w.step(step{name: "the second grant is not there", call: "DELETE /tokens/card-1", key: "s_key", status: 403, want: problem(403, "this takes token:delete, which the caller does not have here")})
+}
+
+func TestWhoMakesAndWhoAuthorizes(t *testing.T) {
+	w := newSessions(t, everything)
+	w.session("s", `"permissions":["token:create"]`)
+	w.wait("waiting")
+	for _, key := range []string{"server_key", "manager_key", "s_key"} {
+		w.step(step{call: "POST /sessions", key: key, status: 403, want: problem(403, "this takes the key of a public application")})
+	}
+	for _, key := range []string{"web_key", "manager_key", "s_key"} {
+		w.step(step{call: "POST /sessions/authorize", key: key, body: `{"nonce":"{waiting_nonce}","permissions":["token:create"]}`, status: 403,
+			want: problem(403, "this takes the key of a private application")})
+	}
+	w.call("", "POST /sessions", "", 401)
+	w.call("web_key", "POST /sessions", "", 201, "Content-Type", "application/x-www-form-urlencoded") // as some clients send it
+	w.call("server_key", "POST /sessions/authorize", "nonce=x", 415, "Content-Type", "application/x-www-form-urlencoded")
+}
+
+// grants of each kind, and what the application lacks that would give them.
+var excesses = map[string]struct{ grant, lacks string }{
+	"a permission":            {`"permissions":["token:delete"]`, "does not have token:delete and cannot grant it"},
+	"a permission elsewhere":  {`"rules":[{"container":"/bank/","transform":"mask","permissions":["token:read"]}]`, "does not have token:read on a container for which it would be granted"},
+	"a container above":       {`"rules":[{"container":"/","transform":"mask","permissions":["token:read"]}]`, "does not have token:read on a container for which it would be granted"},
+	"a plain one of a rule's": {`"permissions":["token:read"]`, "does not have token:read on a container for which it would be granted"},
+	"a transform":             {`"rules":[{"container":"/pci/","transform":"reveal","permissions":["token:read"]}]`, "has token:read with a lesser transform than would be granted"},
+	"a transform by id":       {`"rules":[{"conditions":[{"attribute":"id","operator":"equals","value":"card-1"}],"transform":"reveal","permissions":["token:read"]}]`, "has token:read with a lesser transform than would be granted"},
+	"one rule of two":         {`"rules":[{"container":"/pci/","transform":"mask","permissions":["token:read"]},{"container":"/pci/","transform":"mask","permissions":["token:use"]}]`, "does not have token:use and cannot grant it"},
+}
+
+func TestASessionIsNotGrantedMoreThanItsMakerHas(t *testing.T) {
+	w := newSessions(t, "token:create", api.Rule{Container: "/pci/", Transform: "mask", Permissions: []string{"token:read"}})
+	for name, test := range excesses {
+		w.wait(name)
+		authorize := step{name: name, call: "POST /sessions/authorize", key: "server_key", body: `{"nonce":"{` + name + `_nonce}",` + test.grant + `}`}
+		authorize.status, authorize.want = 403, problem(403, "the application "+test.lacks)
+		w.step(authorize)
+		w.call(name+"_key", "GET /permissions", "", 403)
+		authorize.name, authorize.body = name+": less, with the same nonce", `{"nonce":"{`+name+`_nonce}","permissions":["token:create"]}`
+		authorize.status, authorize.want = 200, ""
+		w.step(authorize)
+	}
+	w.session("copy", `"permissions":["token:create"],"rules":[{"container":"/pci/","transform":"mask","permissions":["token:read"]}]`)
+	w.shows("copy_key", "card-1", masked)
+	var log api.List[api.LogEntry]
+	w.server.Call(t, "GET", "/logs?entity_type=token&size=100", w.names["manager_key"], "").Into(t, 200, &log)
+	denied := 0
+	for _, e := range log.Data {
+		if e.Outcome == "denied" && e.ActorID == w.names["server"] {
+			denied++
+		}
+	}
+	if denied != len(excesses) {
+		t.Errorf("the log has %d refusals, want %d", denied, len(excesses))
+	}
+}
+
+func TestATenantCanLiftTheCap(t *testing.T) {
+	w := newSessions(t, "token:create")
+	const grant = `"rules":[{"container":"/pci/","transform":"reveal","permissions":["token:read"]}]`
+	w.wait("s")
+	w.call("server_key", "POST /sessions/authorize", `{"nonce":"{s_nonce}",`+grant+`}`, 403)
+	w.call("manager_key", "PUT /tenants/self", `{"name":"x","settings":{"uncapped_sessions":"true"}}`, 200)
+	w.call("server_key", "POST /sessions/authorize", `{"nonce":"{s_nonce}",`+grant+`}`, 200)
+	w.shows("s_key", "card-1", clear)
+	w.call("manager_key", "PUT /tenants/self", `{"name":"x"}`, 200)
+	w.step(step{name: "the cap is back at once", call: "GET /tokens/card-1", key: "s_key", status: 403, want: problem(403, "this takes token:read, which the caller does not have here")})
+	w.call("manager_key", "PUT /tenants/self", `{"name":"x","settings":{"uncapped_sessions":"true"}}`, 200)
+	w.call("manager_key", "DELETE /applications/{server}", "", 204)
+	w.shows("s_key", "card-1", clear) // as it was granted, whatever became of its maker
+	w.call("manager_key", "DELETE /applications/{web}", "", 204)
+	w.call("s_key", "GET /tokens/card-1", "", 401)
+}
+
+func TestASessionLosesWhatItsMakerLoses(t *testing.T) {
+	w := newSessions(t, "token:create", revealing)
+	w.session("s", `"permissions":["token:create"],"rules":[{"container":"/","transform":"reveal","permissions":["token:read"]}]`)
+	w.shows("s_key", "card-1", clear)
+	put := func(grant string) {
+		t.Helper()
+		w.call("manager_key", "PUT /applications/{server}", `{"name":"server",`+grant+`}`, 200)
+	}
+	put(`"rules":[{"container":"/pci/","transform":"mask","permissions":["token:read"]}]`)
+	w.shows("s_key", "card-1", masked)
+	w.call("s_key", "POST /tokens", `{"type":"token","data":1}`, 403)
+	put(`"rules":[{"container":"/bank/","transform":"reveal","permissions":["token:read"]}]`)
+	w.call("s_key", "GET /tokens/card-1", "", 403)
+	if total := member(decode(t, w.call("s_key", "GET /tokens", "", 200)), "pagination.total_items"); fmt.Sprint(total) != "0" {
+		t.Errorf("the session lists %v tokens that its maker does not see", total)
+	}
+	put(`"permissions":["token:create"],"rules":[{"container":"/","transform":"reveal","permissions":["token:read"]}],"expires_at":"` + start.Add(time.Minute).Format(time.RFC3339) + `"`)
+	w.shows("s_key", "card-1", clear) // it gets back what it was granted, and never more
+	w.clock.advance(time.Minute)
+	w.call("s_key", "GET /tokens/card-1", "", 403) // its maker has expired
+	put(`"permissions":["token:create"],"rules":[{"container":"/","transform":"reveal","permissions":["token:read"]}]`)
+	w.shows("s_key", "card-1", clear)
+	w.call("manager_key", "DELETE /applications/{server}", "", 204)
+	w.call("s_key", "GET /tokens/card-1", "", 403)
+	w.call("s_key", "POST /tokens", `{"type":"token","data":1}`, 403)
+}
+
+func TestAPublicApplicationTakesItsSessionsAlong(t *testing.T) {
+	w := newSessions(t, "token:read")
+	w.session("expired", `"permissions":["token:read"]`)
+	w.call("manager_key", "PUT /applications/{web}", `{"name":"web","permissions":["token:create"],"expires_at":"`+start.Add(time.Second).Format(time.RFC3339Nano)+`"}`, 200)
+	w.clock.advance(time.Second)
+	w.step(step{call: "GET /tokens/card-1", key: "expired_key", status: 401, want: problem(401, "the application of this API key has expired")})
+	w.call("manager_key", "PUT /applications/{web}", `{"name":"web","permissions":["token:create"]}`, 200)
+	w.shows("expired_key", "card-1", masked)
+	w.call("manager_key", "POST /applications/{web}/regenerate", "", 200)
+	w.shows("expired_key", "card-1", masked) // its own key is not that of its application
+	w.call("manager_key", "DELETE /applications/{web}", "", 204)
+	w.step(step{call: "GET /tokens/card-1", key: "expired_key", status: 401, want: problem(401, "the API key is not known")})
+}
+
+func TestRulesOfSessionsHaveConditions(t *testing.T) {
+	w := newSessions(t, "token:create", revealing)
+	w.call("filler_key", "POST /tokens", `{"id":"card-x","type":"card","data":{"number":"4242424242424242"},"containers":["/pci/low/"]}`, 201)
+	const rules = `"rules":[{"conditions":[{"attribute":"id","operator":"equals","value":"card-1"}],"transform":"reveal","permissions":["token:read"]},` +
+		`{"conditions":[{"attribute":"id","operator":"starts_with","value":"card-"},{"attribute":"container","operator":"starts_with","value":"/PCI/high/"}],"transform":"mask","permissions":["token:read"]}]`
+	w.session("s", rules)
+	w.shows("s_key", "card-1", clear)
+	w.shows("s_key", "card-2", masked)
+	w.call("s_key", "GET /tokens/card-x", "", 403)
+	if total := member(decode(t, w.call("s_key", "GET /tokens", "", 200)), "pagination.total_items"); fmt.Sprint(total) != "2" {
+		t.Errorf("the session lists %v tokens, want 2", total)
+	}
+}
+
+func TestSessionsAreListedByTheirTenantAlone(t *testing.T) {
+	w := newSessions(t, "token:read")
+	for _, name := range []string{"a", "b", "c"} {
+		w.clock.advance(time.Second)
+		w.wait(name)
+	}
+	var list api.List[api.Session]
+	w.server.Call(t, "GET", "/sessions?size=2&page=1", w.names["manager_key"], "").Into(t, 200, &list)
+	if p := list.Pagination; p.TotalItems != 3 || p.TotalPages != 2 || len(list.Data) != 2 || !strings.HasPrefix(w.names["c_key"], list.Data[0].Prefix) {
+		t.Errorf("the first page is %+v, want the newest two of three", list)
+	}
+	w.names["theirs"] = list.Data[0].ID
+	w.names["stranger_key"] = w.server.Tenant(t).Application.Key
+	w.step(step{call: "GET /sessions", key: "stranger_key", status: 200, want: page(0)})
+	w.step(step{call: "DELETE /sessions/{theirs}", key: "stranger_key", status: 404, want: problem(404, "no such session")})
+	w.step(step{call: "GET /sessions?size=0", status: 400, want: refused("size", "must be a whole number from 1 to 100")})
+	w.call("c_key", "GET /tokens", "", 403) // it lives, and waits
+}
