@@ -219,3 +219,119 @@ func ExampleTokens_Search() {
 	// Output:
 	// "123-45-6789"
 }
+
+// A browser gets a key that lives minutes and may read one card.
+func ExampleSessions_Authorize() {
+	ctx := context.Background()
+	url, key := checkout()
+	server, err := client.New(url, client.WithKey(key))
+	if err != nil {
+		log.Fatal(err)
+	}
+	card, err := server.Tokens.Create(ctx, api.CreateToken{Type: "card_number", Data: "4242424242424242"})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	// In the browser: a session that may do nothing yet.
+	url, key = website()
+	page, err := client.New(url, client.WithKey(key))
+	if err != nil {
+		log.Fatal(err)
+	}
+	session, err := page.Sessions.Create(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	// On the server, which the browser has sent the nonce to.
+	err = server.Sessions.Authorize(ctx, api.AuthorizeSession{
+		Nonce: session.Nonce,
+		Rules: []api.Rule{{
+			Transform: "reveal", Permissions: []string{"token:read"},
+			Conditions: []api.Condition{{Attribute: "id", Operator: "equals", Value: card.ID}},
+		}},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	// In the browser again.
+	page, err = client.New(url, client.WithKey(session.SessionKey))
+	if err != nil {
+		log.Fatal(err)
+	}
+	card, err = page.Tokens.Get(ctx, card.ID)
+	fmt.Println(string(card.Data), err)
+	_, err = page.Tokens.Create(ctx, api.CreateToken{Type: "token", Data: "more"})
+	fmt.Println(errors.Is(err, client.ErrForbidden))
+	// Output:
+	// "4242424242424242" <nil>
+	// true
+}
+
+func ExampleAccess_Explain() {
+	ctx := context.Background()
+	url, key := vault()
+	c, err := client.New(url, client.WithKey(key))
+	if err != nil {
+		log.Fatal(err)
+	}
+	got, err := c.Access.Explain(ctx, api.ExplainAccess{
+		Proposed: &api.ProposedGrant{Type: "private", Rules: []api.Rule{
+			{Container: "/pci/low/", Transform: "reveal", Permissions: []string{"token:read"}},
+			{Container: "/pci/", Transform: "mask", Permissions: []string{"token:read"}},
+		}},
+		Permission: "token:read", Container: "/pci/high/",
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(got.Allowed, got.Transform)
+	for _, step := range got.Steps {
+		fmt.Println(*step.Rule, step.Reason)
+	}
+	// Output:
+	// true mask
+	// 0 the rule is about another container
+	// 1 the rule matches and decides
+}
+
+func ExampleAccess_Who() {
+	ctx := context.Background()
+	url, key := vault()
+	c, err := client.New(url, client.WithKey(key))
+	if err != nil {
+		log.Fatal(err)
+	}
+	for holder, err := range c.Access.Who(ctx, "token:search", "/pci/") {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(holder.Kind, holder.Name, holder.Transform)
+	}
+	// Output:
+	// application private reveal
+}
+
+// A call that was cut off is made again under its key, even after a restart,
+// and takes effect once.
+func ExampleIdempotencyKey() {
+	ctx := context.Background()
+	url, key := checkout()
+	c, err := client.New(url, client.WithKey(key))
+	if err != nil {
+		log.Fatal(err)
+	}
+	var ids []string
+	for range 2 {
+		token, err := c.Tokens.Create(ctx, api.CreateToken{Type: "token", Data: "Jane Doe"}, client.IdempotencyKey("order-1001"))
+		if err != nil {
+			log.Fatal(err)
+		}
+		ids = append(ids, token.ID)
+	}
+	fmt.Println(ids[0] == ids[1])
+	// Output:
+	// true
+}

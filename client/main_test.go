@@ -33,6 +33,9 @@ func startVault() server.DevKeys {
 func vault() (url, key string)    { return demo().BaseURL, demo().ManagementKey }
 func checkout() (url, key string) { return demo().BaseURL, demo().PrivateKey }
 
+// website is the key that a shop's web pages carry.
+func website() (url, key string) { return demo().BaseURL, demo().PublicKey }
+
 func TestMain(m *testing.M) {
 	code := m.Run()
 	endings.end()

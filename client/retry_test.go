@@ -16,6 +16,8 @@ import (
 var (
 	fine   = answer{status: 200, body: `{}`}
 	broken = answer{broken: true}
+	// inFlight is the answer while another request has the idempotency key.
+	inFlight = answer{status: 409, header: []string{"Retry-After", "1"}}
 )
 
 func status(n int) answer { return answer{status: n} }
@@ -43,8 +45,12 @@ func TestRetries(t *testing.T) {
 		"a look, after a cut":         {look, []answer{broken, fine}, nil, 2, true},
 		"a post that was not done":    {post, []answer{status(503), fine}, nil, 2, true},
 		"a post that came too soon":   {post, []answer{status(429), fine}, nil, 2, true},
-		"not a post after 500":        {post, []answer{status(500), fine}, nil, 1, false},
-		"not a post after a cut":      {post, []answer{broken, fine}, nil, 1, false},
+		"a post, after 500":           {post, []answer{status(500), fine}, nil, 2, true},
+		"a post, after a cut":         {post, []answer{broken, fine}, nil, 2, true},
+		"a post, behind its own cut":  {post, []answer{broken, inFlight, fine}, nil, 3, true},
+		"not for ever":                {post, []answer{inFlight}, nil, 4, false},
+		"not a look in the way":       {look, []answer{inFlight, fine}, nil, 1, false},
+		"not a deletion in the way":   {remove, []answer{inFlight, fine}, nil, 1, false},
 		"a put, after two":            {put, []answer{status(502), status(504), fine}, nil, 3, true},
 		"a deletion":                  {remove, []answer{status(503), {status: 204}}, nil, 2, true},
 		"408":                         {look, []answer{status(408), fine}, nil, 2, true},

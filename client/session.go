@@ -47,7 +47,8 @@ func (s Sessions) Page(ctx context.Context, number, size int) (api.List[api.Sess
 	return get[api.List[api.Session]](ctx, s.caller, request{row: listSessions, query: withPage(url.Values{}, number, size)})
 }
 
-// Delete ends a session. It takes session:delete.
+// Delete ends a session. It takes session:delete. When an answer was lost on
+// the way, a retry finds nothing: then ErrNotFound means that the session is gone.
 func (s Sessions) Delete(ctx context.Context, id string) error {
 	return s.caller.call(ctx, request{row: deleteSession, ids: []string{id}}, nil, nil)
 }

@@ -74,25 +74,32 @@ func TestCallsOfTokensCarryWhatIsDue(t *testing.T) {
 	}
 }
 
-// TestOnlyWhatReadsIsRepeated: a token made twice is one too many.
-func TestOnlyWhatReadsIsRepeated(t *testing.T) {
+// TestCallsThatChangeAreRepeatedUnderOneKey: a token made twice is one too many.
+func TestCallsThatChangeAreRepeatedUnderOneKey(t *testing.T) {
 	ctx := t.Context()
 	cases := map[string]struct {
 		call  func(c *client.Client) error
-		tries int
+		keyed bool
 	}{
-		"detokenize": {func(c *client.Client) error { _, err := c.Detokenize(ctx, "x"); return err }, 2},
-		"search":     {func(c *client.Client) error { _, err := c.Tokens.SearchPage(ctx, "id:x", 1, 1); return err }, 2},
-		"tokenize":   {func(c *client.Client) error { _, err := c.Tokenize(ctx, "x"); return err }, 1},
-		"create":     {func(c *client.Client) error { _, err := c.Tokens.Create(ctx, api.CreateToken{}); return err }, 1},
-		"update":     {func(c *client.Client) error { _, err := c.Tokens.Update(ctx, "x", nil); return err }, 1},
+		"detokenize": {func(c *client.Client) error { _, err := c.Detokenize(ctx, "x"); return err }, false},
+		"search":     {func(c *client.Client) error { _, err := c.Tokens.SearchPage(ctx, "id:x", 1, 1); return err }, false},
+		"explain":    {func(c *client.Client) error { _, err := c.Access.Explain(ctx, api.ExplainAccess{}); return err }, false},
+		"tokenize":   {func(c *client.Client) error { _, err := c.Tokenize(ctx, "x"); return err }, true},
+		"create":     {func(c *client.Client) error { _, err := c.Tokens.Create(ctx, api.CreateToken{}); return err }, true},
+		"update":     {func(c *client.Client) error { _, err := c.Tokens.Update(ctx, "x", nil); return err }, true},
+		"session":    {func(c *client.Client) error { _, err := c.Sessions.Create(ctx); return err }, true},
+		"authorize":  {func(c *client.Client) error { return c.Sessions.Authorize(ctx, api.AuthorizeSession{}) }, true},
 	}
 	for name, want := range cases {
 		for _, first := range []answer{broken, status(500)} {
 			f := newFake(t, first, answer{status: 200, body: `{"pagination":{},"data":[]}`})
-			err := want.call(f.client(t))
-			if got := len(f.requests()); got != want.tries || (err == nil) != (want.tries == 2) {
-				t.Errorf("%s after %+v: %d tries, %v, want %d", name, first, got, err, want.tries)
+			if err := want.call(f.client(t)); err != nil || len(f.requests()) != 2 {
+				t.Errorf("%s after %+v: %d tries, %v, want 2", name, first, len(f.requests()), err)
+				continue
+			}
+			one, two := f.requests()[0].Header.Get("SVC-IDEMPOTENCY-KEY"), f.requests()[1].Header.Get("SVC-IDEMPOTENCY-KEY")
+			if one != two || (one != "") != want.keyed {
+				t.Errorf("%s went out under the keys %q and %q", name, one, two)
 			}
 		}
 	}

@@ -51,7 +51,12 @@ type walk struct {
 func newWalk(t *testing.T) *walk {
 	t.Helper()
 	c := &clock{now: start}
-	k := keeptest.Start(t, keeptest.Options{Now: c.Now})
+	return walkOn(t, keeptest.Start(t, keeptest.Options{Now: c.Now}), c)
+}
+
+// walkOn is a walk in a tenant of its own on a server that others share.
+func walkOn(t *testing.T, k *keeptest.Server, c *clock) *walk {
+	t.Helper()
 	made := k.Tenant(t)
 	return &walk{t: t, server: k, clock: c, tenant: made.Tenant.ID, manager: made.Application, names: map[string]string{
 		"tenant": made.Tenant.ID, "manager": made.Application.ID, "manager_key": made.Application.Key, "manager_key_id": made.Application.Keys[0].ID,

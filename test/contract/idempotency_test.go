@@ -70,19 +70,28 @@ var idempotent = map[string]struct {
 
 func newIdempotent(t *testing.T) *walk {
 	t.Helper()
-	w := newSessions(t, everything)
+	w := newWalk(t)
+	w.furnishTwins()
+	return w
+}
+
+// furnishTwins makes the applications that the rows are called with, each with
+// another that may do the same.
+func (w *walk) furnishTwins() {
+	w.t.Helper()
+	w.furnish(everything)
 	w.application("twin of web", "public", "token:create")
 	w.application("twin of server", "private", everything)
 	w.application("twin of manager", "management", strings.NewReplacer("[", "", "]", "", `"`, "", ",", " ").Replace(everyManagement))
-	bare := w.server.Application(t, w.tenant, api.CreateApplication{Type: "public", Permissions: []string{"token:create"}, CreateKey: new(bool)})
+	bare := w.server.Application(w.t, w.tenant, api.CreateApplication{Type: "public", Permissions: []string{"token:create"}, CreateKey: new(bool)})
 	w.names["bare"] = bare.ID
 	w.wait("s")
-	return w
 }
 
 func TestEveryIdempotentRow(t *testing.T) {
 	found := 0
-	for _, route := range newWalk(t).server.Routes() {
+	shared := newWalk(t)
+	for _, route := range shared.server.Routes() {
 		row, known := idempotent[route.Pattern]
 		if known != route.Idempotent {
 			t.Errorf("%s takes an idempotency key: %t; it is in the table: %t", route.Pattern, route.Idempotent, known)
@@ -92,7 +101,8 @@ func TestEveryIdempotentRow(t *testing.T) {
 		}
 		found++
 		t.Run(route.Pattern, func(t *testing.T) {
-			w := newIdempotent(t)
+			w := walkOn(t, shared.server, shared.clock)
+			w.furnishTwins()
 			w.clock.advance(time.Second)
 			w.keyed(strings.Repeat("x", 201), row.key, row.call, row.body, 400, false)
 			before := w.changes()

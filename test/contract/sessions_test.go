@@ -53,13 +53,18 @@ const everything = "token:create token:read token:update token:delete token:sear
 func newSessions(t *testing.T, permissions string, rules ...api.Rule) *walk {
 	t.Helper()
 	w := newWalk(t)
+	w.furnish(permissions, rules...)
+	return w
+}
+
+func (w *walk) furnish(permissions string, rules ...api.Rule) {
+	w.t.Helper()
 	w.application("web", "public", "token:create")
 	w.application("server", "private", permissions, rules...)
 	w.application("filler", "private", "token:create")
 	for _, id := range []string{"card-1", "card-2"} {
 		w.call("filler_key", "POST /tokens", `{"id":"`+id+`","type":"card","data":{"number":"4242424242424242"}}`, 201)
 	}
-	return w
 }
 
 var revealing = api.Rule{Container: "/", Transform: "reveal", Permissions: []string{"token:read"}}
