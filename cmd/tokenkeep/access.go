@@ -121,6 +121,9 @@ No data is shown. The key needs application:read.`,
 		if e.DependsOnID {
 			printf(w, "note\tfor some ids the answer is kinder: name the token\n")
 		}
+		if len(e.Steps) == 0 {
+			return
+		}
 		printf(w, "\nCONTAINER\tWHOSE\tRULE\tPRIORITY\tSHOWS\tWHY\n")
 		for _, s := range e.Steps {
 			whose, rule, priority := "own", "-", "-"

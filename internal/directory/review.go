@@ -82,10 +82,10 @@ func (s *Service) Explain(ctx context.Context, c access.Caller, q Question) (out
 		}
 	}
 	if holders != 1 {
-		f.Add("application_id", "one of application_id, session_id and proposed is required")
+		f.Add("application_id", "is required, or session_id, or proposed, and only one of them")
 	}
 	if q.Token != "" && len(q.Containers) > 0 {
-		f.Add("containers", "a token or containers, not both")
+		f.Add("containers", "cannot be given together with a token")
 	}
 	if len(q.Containers) > maxContainers {
 		f.Add("containers", "must have at most 10 items")
@@ -99,9 +99,9 @@ func (s *Service) Explain(ctx context.Context, c access.Caller, q Question) (out
 	}
 	if ok := p.OnTokens(); f.Err() == nil && ok != (q.Token != "" || len(containers) > 0) {
 		if ok {
-			f.Add("token_id", "a token or containers are required for this permission")
+			f.Add("token_id", "is required for this permission, or containers")
 		} else {
-			f.Add("token_id", "this permission is not about tokens")
+			f.Add("token_id", "cannot be given for a permission that is not on tokens")
 		}
 	}
 	var proposed access.Caller

@@ -120,15 +120,15 @@ func TestAnExplanationHasEveryStep(t *testing.T) {
 
 func TestWhatIsNoQuestion(t *testing.T) {
 	w := newAccess(t)
-	const one = "one of application_id, session_id and proposed is required"
+	const one = "is required, or session_id, or proposed, and only one of them"
 	many := `"/a/"` + strings.Repeat(`,"/a/"`, 10)
 	for name, test := range map[string]struct{ question, want string }{
 		"no permission":            {`"application_id":"{server}","container":"/"`, refused("permission", "must be a permission")},
 		"nobody":                   {`"permission":"token:read","container":"/"`, refused("application_id", one)},
 		"two of them":              {`"application_id":"{server}","session_id":"{s}","permission":"token:read","container":"/"`, refused("application_id", one)},
-		"no target":                {`"application_id":"{server}","permission":"token:read"`, refused("token_id", "a token or containers are required for this permission")},
-		"both targets":             {`"application_id":"{server}","permission":"token:read","token_id":"card-1","container":"/"`, refused("containers", "a token or containers, not both")},
-		"a target of the log":      {`"application_id":"{manager}","permission":"log:read","container":"/"`, refused("token_id", "this permission is not about tokens")},
+		"no target":                {`"application_id":"{server}","permission":"token:read"`, refused("token_id", "is required for this permission, or containers")},
+		"both targets":             {`"application_id":"{server}","permission":"token:read","token_id":"card-1","container":"/"`, refused("containers", "cannot be given together with a token")},
+		"a target of the log":      {`"application_id":"{manager}","permission":"log:read","container":"/"`, refused("token_id", "cannot be given for a permission that is not on tokens")},
 		"no container":             {`"application_id":"{server}","permission":"token:read","container":"4242424242424242"`, refused("containers", "must be paths such as /pci/high/")},
 		"an empty container":       {`"application_id":"{server}","permission":"token:read","containers":[""]`, refused("containers", "must be paths such as /pci/high/")},
 		"more than a token has":    {`"application_id":"{server}","permission":"token:read","containers":[` + many + `]`, refused("containers", "must have at most 10 items")},
