@@ -1,0 +1,130 @@
+package readme_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/tokenkeep/tokenkeep/internal/keeptest"
+)
+
+// pages are those whose shell blocks are run. A block of JSON or text right
+// behind one is what it prints, with … for what differs from run to run; prints
+// has more that must be among the output of the whole page.
+var pages = map[string]struct {
+	blocks, shown int // at least
+	prints        []string
+}{
+	"tokens.md": {10, 0, []string{
+		`"number":"XXXXXXXXXXXX4242"`, `"cvc":"123"`, `"expiration_year":2032`, `"name":"`, `"iban":"IBAN DE02120300000000202051"`, `"brand":"visa"`,
+		`"total_items":2`, `"next":"`,
+	}},
+	"sessions.md":    {9, 6, nil},
+	"idempotency.md": {5, 4, nil},
+	"access.md":      {6, 5, nil},
+}
+
+// block is a fenced block of shell, and what is shown behind it.
+type block struct{ typed, shown string }
+
+var fenced = regexp.MustCompile("(?s)```sh\n(.*?)```\n(?:\n```(?:json|text)\n(.*?)```\n)?")
+
+func blocksOf(page string) (list []block) {
+	for _, m := range fenced.FindAllStringSubmatch(page, -1) {
+		list = append(list, block{m[1], m[2]})
+	}
+	return list
+}
+
+// TestTheExamplesOfThePagesWork pastes the shell blocks of each page, one after
+// the other, into a shell beside a developer's server.
+func TestTheExamplesOfThePagesWork(t *testing.T) {
+	for _, tool := range []string{"bash", "curl", "sed"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("%s is not installed", tool)
+		}
+	}
+	programs := t.TempDir()
+	build := exec.Command("go", "build", "-o", filepath.Join(programs, "tokenkeep"), "./cmd/tokenkeep")
+	build.Dir = filepath.Join("..", "..")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	for name, want := range pages {
+		t.Run(name, func(t *testing.T) {
+			page, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir := t.TempDir()
+			k := keeptest.Start(t, keeptest.Options{Data: filepath.Join(dir, "data")})
+			if _, _, err := k.Demo(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			blocks := blocksOf(string(page))
+			script, shown := "set -eu -o pipefail\n", 0
+			for i, b := range blocks {
+				if b.shown == "" {
+					b.typed = strings.ReplaceAll(b.typed, "curl -s ", "curl -sS --fail-with-body ")
+				} else {
+					shown++
+				}
+				script += fmt.Sprintf("echo; echo '== %d'\n%s", i, b.typed)
+			}
+			if len(blocks) < want.blocks || shown < want.shown {
+				t.Fatalf("docs/%s has %d examples, and shows what %d of them print: the test looks in the wrong place", name, len(blocks), shown)
+			}
+			cmd := exec.Command("bash", "-c", script)
+			cmd.Dir = dir
+			cmd.Env = append(os.Environ(), "PATH="+programs+":"+os.Getenv("PATH"))
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Fatalf("an example failed: %v\n%s", err, out)
+			}
+			for i, b := range blocks {
+				_, printed, _ := strings.Cut(string(out), fmt.Sprintf("\n== %d\n", i))
+				printed, _, _ = strings.Cut(printed, "\n== ")
+				if !looksLike(printed, b.shown) {
+					t.Errorf("the example\n%sprinted\n%s\nand the page shows\n%s", b.typed, printed, b.shown)
+				}
+			}
+			for _, text := range want.prints {
+				if !strings.Contains(string(out), text) {
+					t.Errorf("the examples printed no %s:\n%s", text, out)
+				}
+			}
+		})
+	}
+}
+
+// looksLike compares without spaces; … in what is shown stands for anything.
+func looksLike(printed, shown string) bool {
+	squeeze := func(s string) string { return strings.Join(strings.Fields(s), "") }
+	pattern := strings.ReplaceAll(regexp.QuoteMeta(squeeze(shown)), "…", ".*")
+	if pattern == "" {
+		return true
+	}
+	return regexp.MustCompile("^" + pattern + "$").MatchString(squeeze(printed))
+}
+
+func TestWhatIsShownIsCompared(t *testing.T) {
+	for _, test := range []struct {
+		printed, shown string
+		want           bool
+	}{
+		{`{"a":1}`, "{\"a\": 1}\n", true}, {`{"a":1}`, `{"a": 2}`, false}, {`{"a":1,"b":2}`, `{"a": 1, …}`, true},
+		{`{"a":1,"b":2}`, `{"a": 1}`, false}, {`{"b":2}`, `{"a": 1, …}`, false}, {"a.b", "aXb", false}, {"aXb", "a.b", false}, {"x", "", true},
+	} {
+		if got := looksLike(test.printed, test.shown); got != test.want {
+			t.Errorf("looksLike(%s, %s) = %t", test.printed, test.shown, got)
+		}
+	}
+	got := blocksOf("```sh\na\n```\n\n```json\nb\n```\n\n```sh\nc\n```\nd\n```json\ne\n```\n")
+	if len(got) != 2 || got[0] != (block{"a\n", "b\n"}) || got[1] != (block{"c\n", ""}) {
+		t.Errorf("blocksOf = %q", got)
+	}
+}
