@@ -48,12 +48,7 @@ func TestTheExamplesOfThePagesWork(t *testing.T) {
 			t.Skipf("%s is not installed", tool)
 		}
 	}
-	programs := t.TempDir()
-	build := exec.Command("go", "build", "-o", filepath.Join(programs, "tokenkeep"), "./cmd/tokenkeep")
-	build.Dir = filepath.Join("..", "..")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
+	path := "PATH=" + programs(t) + string(os.PathListSeparator) + os.Getenv("PATH")
 	for name, want := range pages {
 		t.Run(name, func(t *testing.T) {
 			page, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
@@ -80,7 +75,7 @@ func TestTheExamplesOfThePagesWork(t *testing.T) {
 			}
 			cmd := exec.Command("bash", "-c", script)
 			cmd.Dir = dir
-			cmd.Env = append(os.Environ(), "PATH="+programs+":"+os.Getenv("PATH"))
+			cmd.Env = append(os.Environ(), path)
 			out, err := cmd.CombinedOutput()
 			if err != nil {
 				t.Fatalf("an example failed: %v\n%s", err, out)

@@ -6,14 +6,51 @@ package readme_test
 
 import (
 	"bytes"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
+
+	"github.com/tokenkeep/tokenkeep/internal/keeptest"
 )
+
+// built is the folder with the program, which is built once for all tests.
+var built = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "readme-")
+	if err != nil {
+		return "", err
+	}
+	remove = func() { _ = os.RemoveAll(dir) }
+	build := exec.Command("go", "build", "-o", filepath.Join(dir, "tokenkeep"), "./cmd/tokenkeep")
+	build.Dir = filepath.Join("..", "..")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build: %w\n%s", err, out)
+	}
+	return dir, nil
+})
+
+// remove removes what was built.
+var remove = func() {}
+
+func TestMain(m *testing.M) {
+	code := keeptest.Run(m)
+	remove()
+	os.Exit(code)
+}
+
+func programs(t *testing.T) string {
+	t.Helper()
+	dir, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
 
 // sections are fenced blocks of shell sessions; lines that begin with "$ " are typed.
 var sections = regexp.MustCompile("(?s)```console\n(.*?)```")
@@ -47,10 +84,8 @@ func TestTheSessionInTheReadmeWorks(t *testing.T) {
 	}
 
 	dir := t.TempDir()
-	build := exec.Command("go", "build", "-o", filepath.Join(dir, "bin", "tokenkeep"), "./cmd/tokenkeep")
-	build.Dir = root
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
+	if err := os.Symlink(programs(t), filepath.Join(dir, "bin")); err != nil {
+		t.Fatal(err)
 	}
 	port := freePort(t)
 	script := "set -eu -o pipefail\ntrap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n"
