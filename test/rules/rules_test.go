@@ -27,7 +27,7 @@ const module = "github.com/tokenkeep/tokenkeep/"
 var mayImport = map[string][]string{
 	"api":    {},
 	"client": {"api"},
-	"cmd/tokenkeep": {"api", "client", "internal/admin", "internal/audit", "internal/config", "internal/keyring", "internal/keyring/localkms",
+	"cmd/tokenkeep": {"api", "client", "internal/access", "internal/admin", "internal/audit", "internal/config", "internal/keyring", "internal/keyring/localkms",
 		"internal/server", "internal/store", "internal/store/sqlite", "internal/token"},
 
 	"internal/keeptest": {"api", "internal/admin", "internal/config", "internal/httpapi", "internal/server", "internal/store/postgres/pgtest"},
@@ -94,6 +94,7 @@ var mayReveal = map[string]string{
 	"internal/keyring/keys.go":               "hashes the keys of callers",
 	"internal/keyring/localkms/localkms.go":  "reads the key-encryption key",
 	"internal/endpoint/application.go":       "writes a key into the one answer that shows it",
+	"internal/endpoint/session.go":           "writes a session's key and nonce into the one answer that shows them",
 	"internal/endpoint/tenant.go":            "writes the callback secret for the tenant itself",
 	"internal/server/store.go":               "hands the URL of the database to its driver",
 	"internal/server/dev.go":                 "leaves the keys of the demo tenant in the developer's folder",
