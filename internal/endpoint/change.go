@@ -8,6 +8,7 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 	"github.com/tokenkeep/tokenkeep/internal/idempotency"
 	"github.com/tokenkeep/tokenkeep/internal/store"
@@ -44,8 +45,10 @@ func (s Services) once(do change) handler {
 		}
 		defer attempt.Release(r.Context())
 		answer, err := do(r, c, attempt)
-		if errors.Is(err, idempotency.ErrAnswered) || errors.Is(err, store.ErrExists) || errors.Is(err, store.ErrConflict) {
+		if errors.Is(err, fault.Conflict) || errors.Is(err, store.ErrExists) || errors.Is(err, store.ErrConflict) {
 			// Another node was faster with the same key, if there is an answer.
+			// It may also be its effect that this request ran into: an id that
+			// is taken, a nonce that is used.
 			if earlier, lookErr := attempt.Find(r.Context()); lookErr != nil || earlier != nil {
 				if lookErr != nil {
 					return lookErr

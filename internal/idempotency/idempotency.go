@@ -9,6 +9,7 @@
 package idempotency
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -37,8 +38,10 @@ var (
 	errNoTenant = fault.New(fault.NotFound, "no such tenant")
 
 	// ErrAnswered says that another request with the same key was first; what
-	// this one was about to do is undone. Find has the answer of the other.
-	ErrAnswered = errors.New("idempotency: answered already")
+	// this one was about to do is undone. Find has the answer of the other. It
+	// is a fault of its own for the caller that finds none: the other may have
+	// failed behind it, so a later try is worth it.
+	ErrAnswered = fault.New(fault.Conflict, "another request with this idempotency key was faster: try again").RetryAfter(time.Second)
 )
 
 // Answer is what a request was answered with.
@@ -94,16 +97,19 @@ func (s *Service) Begin(ctx context.Context, c access.Caller, method, path, key 
 		return nil, nil, fmt.Errorf("get keys: %w", err)
 	}
 	r := request{c.Tenant(), idOf(keys, c, method, path, key)}
-	if !s.enter(r) {
-		return nil, nil, errInFlight
-	}
 	a := &Attempt{service: s, keys: keys, request: r, owner: access.NewID()}
+	entered := s.enter(r)
 	answer, err := a.Find(ctx)
-	if answer != nil || err != nil {
-		s.leave(r)
-		return answer, nil, err
+	if answer == nil && err == nil && entered {
+		return nil, a, nil
 	}
-	return nil, a, nil
+	if entered {
+		s.leave(r)
+	} else if answer == nil && err == nil {
+		// Not when there is an answer: then the other only fetches it, too.
+		err = errInFlight
+	}
+	return answer, nil, err
 }
 
 // idOf names a request without telling its key: a keyed hash over who asks for
@@ -210,14 +216,26 @@ func (a *Attempt) put(ctx context.Context, tx store.Tx, p store.Parcel) error {
 	return tx.InsertParcel(ctx, p)
 }
 
+// encode writes an answer so that its body stays the same byte for byte:
+// json.Marshal would escape what HTML escapes.
+func encode(answer Answer) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(answer); err != nil {
+		return nil, errors.New("encode an answer") // the encoder's words may repeat it
+	}
+	return b.Bytes(), nil
+}
+
 // Keep stores the answer in the transaction of the effect, under the tenant's
 // data key, or under epoch where the answer must not outlive that key. It fails
 // with ErrAnswered, or the store reports ErrExists or ErrConflict, when another
 // request was first.
 func (a *Attempt) Keep(ctx context.Context, tx store.Tx, answer Answer, epoch *keyring.EpochKey) error {
-	b, err := json.Marshal(answer)
+	b, err := encode(answer)
 	if err != nil {
-		return errors.New("encode an answer")
+		return err
 	}
 	defer clear(b)
 	now := a.service.now()

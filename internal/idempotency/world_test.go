@@ -1,0 +1,315 @@
+package idempotency_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/access/accesstest"
+	"github.com/tokenkeep/tokenkeep/internal/idempotency"
+	"github.com/tokenkeep/tokenkeep/internal/jsonvalue"
+	"github.com/tokenkeep/tokenkeep/internal/keyring"
+	"github.com/tokenkeep/tokenkeep/internal/keyring/localkms"
+	"github.com/tokenkeep/tokenkeep/internal/store"
+	"github.com/tokenkeep/tokenkeep/internal/store/postgres"
+	"github.com/tokenkeep/tokenkeep/internal/store/postgres/pgtest"
+	"github.com/tokenkeep/tokenkeep/internal/store/sqlite"
+	"github.com/tokenkeep/tokenkeep/internal/token"
+)
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Run(m)) }
+
+// start is when the clock of every world stands at first: on a full minute, so
+// that an epoch begins with it.
+var start = time.Date(2031, 5, 6, 7, 8, 0, 0, time.UTC)
+
+// clock stands still until it is told to go on.
+type clock struct {
+	mu  sync.Mutex // guards now
+	now time.Time
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) Advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// world is an installation with one tenant and any number of nodes.
+type world struct {
+	t      *testing.T
+	kms    keyring.KMS
+	clock  *clock
+	tenant string
+	// open opens the store as a node does: the same for all that are in one
+	// process with an embedded store, a connection of its own otherwise.
+	open func() store.Store
+	*node
+}
+
+// node is one server.
+type node struct {
+	*idempotency.Service
+	store  *brittle
+	ring   *keyring.Ring
+	tokens *token.Service
+}
+
+// onBoth runs a test on either store.
+func onBoth(t *testing.T, test func(t *testing.T, w *world)) {
+	t.Run("sqlite", func(t *testing.T) {
+		s, err := sqlite.Open(t.Context(), t.TempDir(), sqlite.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Close() })
+		test(t, newWorld(t, func() store.Store { return s }))
+	})
+	t.Run("postgres", func(t *testing.T) {
+		url := pgtest.Database(t)
+		test(t, newWorld(t, func() store.Store {
+			s, err := postgres.Open(t.Context(), url, postgres.Options{Connections: 8})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = s.Close() })
+			return s
+		}))
+	})
+}
+
+func newWorld(t *testing.T, open func() store.Store) *world {
+	t.Helper()
+	w := &world{t: t, clock: &clock{now: start}, tenant: uuid.NewString(), open: open}
+	kek := filepath.Join(t.TempDir(), "kek.json")
+	_, err := localkms.Generate(kek)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.kms, err = localkms.Open(kek); err != nil {
+		t.Fatal(err)
+	}
+	w.node = w.newNode()
+	sets, err := w.ring.NewTenant(t.Context(), w.tenant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.change(func(tx store.Tx) error {
+		for _, set := range sets {
+			err = errors.Join(err, tx.PutKeyset(t.Context(), set))
+		}
+		return errors.Join(err, tx.InsertTenant(t.Context(), store.Tenant{ID: w.tenant, Name: "test"}))
+	})
+	return w
+}
+
+func (w *world) newNode() *node {
+	w.t.Helper()
+	n := &node{store: &brittle{Store: w.open()}}
+	var err error
+	n.ring, err = keyring.Open(w.t.Context(), w.kms, n.store, keyring.Options{
+		Now: w.clock.Now, CacheFor: time.Nanosecond, Wait: func(context.Context, time.Duration) error { return nil },
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	n.tokens = token.New(n.store, n.ring, token.Options{Now: w.clock.Now})
+	n.Service = idempotency.New(n.store, n.ring, w.clock.Now)
+	return n
+}
+
+func (w *world) change(fn func(store.Tx) error) {
+	w.t.Helper()
+	if err := w.store.Store.Update(w.t.Context(), w.tenant, fn); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// caller is a private application that may make tokens.
+func (w *world) caller(application string) access.Caller {
+	return accesstest.Caller(w.t, w.tenant, application, access.TokenCreate, access.TokenRead)
+}
+
+// parcels returns the rows that are kept.
+func (w *world) parcels() (list []store.Parcel) {
+	w.t.Helper()
+	err := w.store.Store.View(w.t.Context(), w.tenant, func(tx store.Tx) (err error) {
+		list, err = tx.Parcels(w.t.Context(), store.ParcelFilter{}, store.Page{Limit: 1000})
+		return err
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return list
+}
+
+// made counts the tokens that there are.
+func (w *world) made() (n int64) {
+	w.t.Helper()
+	err := w.store.Store.View(w.t.Context(), w.tenant, func(tx store.Tx) (err error) {
+		n, err = tx.CountTokens(w.t.Context(), store.TokenFilter{Now: 1})
+		return err
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return n
+}
+
+// begin starts a request that must be a new one.
+func (w *world) begin(n *node, key string) *idempotency.Attempt {
+	w.t.Helper()
+	answer, a, err := n.Begin(w.t.Context(), w.caller("app"), "POST", "/tokens", key)
+	if answer != nil || err != nil {
+		w.t.Fatalf("Begin = %v, %v; want an attempt", answer, err)
+	}
+	return a
+}
+
+// keep keeps an answer in a transaction of its own.
+func (n *node) keep(ctx context.Context, a *idempotency.Attempt, tenant string, answer idempotency.Answer, epoch *keyring.EpochKey) error {
+	return n.store.Update(ctx, tenant, func(tx store.Tx) error { return a.Keep(ctx, tx, answer, epoch) })
+}
+
+// mustKeep goes through a whole request.
+func (w *world) mustKeep(n *node, key string, answer idempotency.Answer) {
+	w.t.Helper()
+	a := w.begin(n, key)
+	if err := n.keep(w.t.Context(), a, w.tenant, answer, nil); err != nil {
+		w.t.Fatalf("Keep = %v", err)
+	}
+	w.release(a)
+}
+
+func (w *world) release(a *idempotency.Attempt) {
+	w.t.Helper()
+	if err := a.Release(w.t.Context()); err != nil {
+		w.t.Fatalf("Release = %v", err)
+	}
+}
+
+// find asks for an answer as a later request does.
+func (w *world) find(n *node, key string) (*idempotency.Answer, error) {
+	w.t.Helper()
+	answer, a, err := n.Begin(w.t.Context(), w.caller("app"), "POST", "/tokens", key)
+	if a != nil {
+		w.release(a)
+	}
+	return answer, err
+}
+
+// create makes a token under a key, through the service that makes tokens, and
+// returns the body that its caller gets.
+func (n *node) create(ctx context.Context, c access.Caller, key string, note string) (string, error) {
+	earlier, a, err := n.Begin(ctx, c, "POST", "/tokens", key)
+	if err != nil {
+		return "", err
+	}
+	if earlier != nil {
+		return string(earlier.Body), nil
+	}
+	defer func() { _ = a.Release(ctx) }()
+	body, err := jsonvalue.Parse(fmt.Appendf(nil, `{"type":"token","data":"x","metadata":{"by":%q}}`, note))
+	if err != nil {
+		return "", err
+	}
+	in, err := token.ParseRequest(body)
+	if err != nil {
+		return "", err
+	}
+	var out string
+	_, err = n.tokens.Create(ctx, c, in, func(tx store.Tx, made token.Token) error {
+		out = string(made.Object().AppendJSON(nil))
+		return a.Keep(ctx, tx, idempotency.Answer{Status: 201, Body: []byte(out)}, nil)
+	})
+	if err != nil {
+		earlier, lookErr := a.Find(ctx)
+		if earlier != nil {
+			return string(earlier.Body), lookErr
+		}
+		return "", err
+	}
+	return out, nil
+}
+
+// errBroken is how a brittle store fails.
+var errBroken = errors.New("broken by the test")
+
+// brittle is a store that fails when a test wants it to, in the manner of the
+// parts of a transaction on parcels.
+type brittle struct {
+	store.Store
+
+	mu     sync.Mutex // guards broken
+	broken string     // the name of what fails
+}
+
+func (b *brittle) breaks(name string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.broken = name
+}
+
+func (b *brittle) View(ctx context.Context, tenant string, fn func(store.Tx) error) error {
+	return b.Store.View(ctx, tenant, func(tx store.Tx) error { return fn(brittleTx{tx, b}) })
+}
+
+func (b *brittle) Update(ctx context.Context, tenant string, fn func(store.Tx) error) error {
+	return b.Store.Update(ctx, tenant, func(tx store.Tx) error { return fn(brittleTx{tx, b}) })
+}
+
+type brittleTx struct {
+	store.Tx
+	b *brittle
+}
+
+func (t brittleTx) fails(name string) error {
+	t.b.mu.Lock()
+	defer t.b.mu.Unlock()
+	if t.b.broken == name {
+		return errBroken
+	}
+	return nil
+}
+
+func (t brittleTx) Parcel(ctx context.Context, kind, id string) (store.Parcel, error) {
+	if err := t.fails("Parcel"); err != nil {
+		return store.Parcel{}, err
+	}
+	return t.Tx.Parcel(ctx, kind, id)
+}
+
+func (t brittleTx) DeleteParcel(ctx context.Context, kind, id string) error {
+	if err := t.fails("DeleteParcel"); err != nil {
+		return err
+	}
+	return t.Tx.DeleteParcel(ctx, kind, id)
+}
+
+func (t brittleTx) InsertParcel(ctx context.Context, p store.Parcel) error {
+	if err := t.fails("InsertParcel"); err != nil {
+		return err
+	}
+	return t.Tx.InsertParcel(ctx, p)
+}
+
+func (t brittleTx) Keysets(ctx context.Context) ([]store.Keyset, error) {
+	if err := t.fails("Keysets"); err != nil {
+		return nil, err
+	}
+	return t.Tx.Keysets(ctx)
+}
