@@ -63,9 +63,9 @@ var idempotent = map[string]struct {
 	"POST /applications/{id}/keys":       {"manager_key", "POST /applications/{bare}/keys", "", 201, 201},
 	"POST /sessions":                     {"web_key", "POST /sessions", "", 201, 201},
 	"POST /sessions/authorize":           {"server_key", "POST /sessions/authorize", `{"nonce":"{s_nonce}","permissions":["token:create"]}`, 200, 409},
-	"POST /tokenize":                     {"server_key", "POST /tokenize", `["a",{"type":"token","data":1}]`, 200, 200},
+	"POST /tokenize":                     {"server_key", "POST /tokenize", `["a",{"type":"token","data":{"<&>":1.50}}]`, 200, 200},
 	"POST /tokens":                       {"server_key", "POST /tokens", `{"type":"card","data":{"number":"4242424242424242","cvc":"123"}}`, 201, 201},
-	"PATCH /tokens/{id}":                 {"server_key", "PATCH /tokens/card-1", `{"metadata":{"a":"b"}}`, 200, 200},
+	"PATCH /tokens/{id}":                 {"server_key", "PATCH /tokens/card-1", `{"metadata":{"a":"<b> &amp; \u2028"}}`, 200, 200},
 }
 
 func newIdempotent(t *testing.T) *walk {
