@@ -188,11 +188,11 @@ func (s *Service) AuthorizeSession(ctx context.Context, c access.Caller, in Auth
 		if r.AuthorizedBy != "" {
 			return errNonceUsed
 		}
-		uncapped, err := uncapped(ctx, tx)
+		lifted, err := uncapped(ctx, tx, keys)
 		if err != nil {
 			return err
 		}
-		if !uncapped {
+		if !lifted {
 			if err := c.RequireToGrant(grant); err != nil {
 				return err
 			}
@@ -222,14 +222,25 @@ func (s *Service) AuthorizeSession(ctx context.Context, c access.Caller, in Auth
 	return out, err
 }
 
-// uncapped reports whether the tenant lets sessions exceed their makers.
-func uncapped(ctx context.Context, tx store.Tx) (bool, error) {
+// uncapped reports whether the tenant lets sessions exceed their makers: its
+// settings say so, and so does what was sealed when they were chosen.
+func uncapped(ctx context.Context, tx store.Tx, keys *keyring.Keys) (bool, error) {
 	t, err := tx.TenantRow(ctx)
 	if err != nil {
 		return false, notFound(err, errNoTenant)
 	}
-	return SettingsOf(t)["uncapped_sessions"] == "true", nil
+	if !liftsCap(t) {
+		return false, nil
+	}
+	kept, err := openSecrets(keys, t.Secrets)
+	if err != nil {
+		return false, fmt.Errorf("open secrets: %w", err)
+	}
+	return kept.UncappedSessions, nil
 }
+
+// liftsCap is what the row says in clear.
+func liftsCap(t store.Tenant) bool { return SettingsOf(t)["uncapped_sessions"] == "true" }
 
 // Sessions returns a page of the tenant's live sessions, newest first, and how
 // many there are.
@@ -322,7 +333,7 @@ func (s *Service) callerOfSession(ctx context.Context, tx store.Tx, keys *keyrin
 	if err != nil {
 		return access.Caller{}, fmt.Errorf("read session: %w", err)
 	}
-	lifted, err := uncapped(ctx, tx)
+	lifted, err := uncapped(ctx, tx, keys)
 	if err != nil {
 		return access.Caller{}, err
 	}

@@ -129,12 +129,26 @@ func (s *Service) ReplaceTenant(ctx context.Context, c access.Caller, name strin
 	if err := f.Err(); err != nil {
 		return Tenant{}, err
 	}
+	keys, err := s.keysOf(ctx, c)
+	if err != nil {
+		return Tenant{}, err
+	}
 	err = s.logged(ctx, c, audit.Tenant, c.Tenant(), audit.Update, func(tx store.Tx) error {
 		r, err := tx.TenantRow(ctx)
 		if err != nil {
 			return notFound(err, errNoTenant)
 		}
 		r.Name, r.Settings = name, chosen
+		kept, err := openSecrets(keys, r.Secrets)
+		if err != nil {
+			return err
+		}
+		if lifts := liftsCap(r); lifts != kept.UncappedSessions {
+			kept.UncappedSessions = lifts
+			if r.Secrets, err = sealSecrets(keys, kept); err != nil {
+				return err
+			}
+		}
 		r.ModifiedBy, r.ModifiedAt = c.Application(), store.At(s.now())
 		if err := tx.ReplaceTenant(ctx, r); err != nil {
 			return fmt.Errorf("replace tenant: %w", err)
@@ -287,11 +301,15 @@ type CallbackSecret struct {
 // callbackOverlap is how long a replaced secret goes on signing.
 const callbackOverlap = 24 * time.Hour
 
-// keptSecrets is the form in which a tenant's secrets are sealed.
+// keptSecrets is the form in which a tenant's secrets are sealed, and the one
+// setting that widens what others may do.
 type keptSecrets struct {
 	Callback  string    `json:"callback"`
 	Previous  string    `json:"previous,omitempty"`
 	RotatedAt time.Time `json:"rotated_at,omitzero"`
+	// UncappedSessions repeats the setting of that name, which counts only
+	// here: whoever can write to the database must not lift the cap.
+	UncappedSessions bool `json:"uncapped_sessions,omitempty"`
 }
 
 // newCallbackSecret makes a secret in the form that libraries for Standard
@@ -344,7 +362,8 @@ func (s *Service) RotateCallbackSecret(ctx context.Context, c access.Caller, las
 	}
 	fresh := newCallbackSecret() // once, although the transaction may run again
 	return s.withSecrets(ctx, c, audit.Rotate, func(k keptSecrets) keptSecrets {
-		return keptSecrets{Callback: fresh, Previous: k.Callback, RotatedAt: s.now().UTC()}
+		k.Callback, k.Previous, k.RotatedAt = fresh, k.Callback, s.now().UTC()
+		return k
 	}, last...)
 }
 
