@@ -13,10 +13,10 @@ import (
 )
 
 // target names what a method is called with.
-type target struct{ application, key string }
+type target struct{ application, key, session string }
 
 // nothing exists nowhere.
-var nothing = target{"b7f1d3a0-0000-4000-8000-000000000001", "b7f1d3a0-0000-4000-8000-000000000002"}
+var nothing = target{"b7f1d3a0-0000-4000-8000-000000000001", "b7f1d3a0-0000-4000-8000-000000000002", "b7f1d3a0-0000-4000-8000-000000000003"}
 
 // method is one method of the service, with what it asks for and leaves behind.
 type method struct {
@@ -39,6 +39,7 @@ type missing struct{ words string }
 var (
 	noApplication = &missing{"no such application"}
 	noKey         = &missing{"no such key"}
+	noSession     = &missing{"no such session"}
 )
 
 func failing[T any](err error) store.Step[T] { return func(store.Tx, T) error { return err } }
@@ -151,10 +152,32 @@ var methods = []method{
 		func(w *world, c access.Caller, at target) (string, error) {
 			return at.key, w.DeleteKey(w.t.Context(), c, at.application, at.key)
 		}, nil},
+	{"Sessions", access.SessionRead, "session", "read", "Session retrieved", nil,
+		func(w *world, c access.Caller, _ target) (string, error) {
+			_, _, err := w.Sessions(w.t.Context(), c, store.Page{Limit: 20})
+			return "*", err
+		}, nil},
+	{"DeleteSession", access.SessionDelete, "session", "delete", "Session deleted", noSession,
+		func(w *world, c access.Caller, at target) (string, error) {
+			return at.session, w.DeleteSession(w.t.Context(), c, at.session)
+		}, nil},
+	{"Explain", access.ApplicationRead, "session", "read", "Session retrieved by access explanation", noSession,
+		func(w *world, c access.Caller, at target) (string, error) {
+			if at.session == "" {
+				at.session = "none" // else no holder is named
+			}
+			_, err := w.Explain(w.t.Context(), c, directory.Question{Session: at.session, Permission: "token:read", Containers: []string{"/"}})
+			return at.session, err
+		}, nil},
+	{"Who", access.ApplicationRead, "application", "read", "Application retrieved by access review", nil,
+		func(w *world, c access.Caller, _ target) (string, error) {
+			_, err := w.Who(w.t.Context(), c, "token:read", "/")
+			return "*", err
+		}, nil},
 }
 
-// each runs a test for every method, on a tenant with one private application
-// beside the management one.
+// each runs a test for every method, on a tenant with a private and a public
+// application beside the management one, and with a session.
 func each(t *testing.T, test func(t *testing.T, w *world, m method, tenant string, at target)) {
 	for _, m := range methods {
 		t.Run(m.name, func(t *testing.T) {
@@ -162,14 +185,22 @@ func each(t *testing.T, test func(t *testing.T, w *world, m method, tenant strin
 			w := newWorld(t)
 			tenant, _ := w.tenant()
 			a := w.application(tenant, private())
-			test(t, w, m, tenant, target{a.ID, a.Keys[0].ID})
+			public, err := w.Authenticate(t.Context(), w.application(tenant, publicApplication).Key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			session, err := w.CreateSession(t.Context(), public)
+			if err != nil {
+				t.Fatal(err)
+			}
+			test(t, w, m, tenant, target{a.ID, a.Keys[0].ID, session.ID})
 		})
 	}
 }
 
 // Every method that takes a caller has a row.
 func TestEveryMethodHasARow(t *testing.T) {
-	rows := map[string]bool{"Own": true} // has tests of its own
+	rows := map[string]bool{"Own": true, "CreateSession": true, "AuthorizeSession": true} // have tests of their own
 	for _, m := range methods {
 		rows[m.name] = true
 	}
@@ -337,7 +368,7 @@ func TestNothingIsWrittenForATenantThatIsGone(t *testing.T) {
 		if _, err := m.call(w, c, at); !errors.Is(err, fault.NotFound) || fault.Of(err).Detail() != "no such tenant" {
 			t.Errorf("%s in a deleted tenant = %v, want not found", m.name, err)
 		}
-		if rows := w.rows(tenant); len(rows.Applications)+len(rows.Keys)+len(rows.Keysets)+len(w.entries(tenant)) != 0 || rows.Tenant.ID != "" {
+		if rows := w.rows(tenant); len(rows.Applications)+len(rows.Keys)+len(rows.Keysets)+len(rows.Sessions)+len(w.entries(tenant)) != 0 || rows.Tenant.ID != "" {
 			t.Errorf("%s in a deleted tenant left %+v", m.name, rows)
 		}
 		if _, err := m.call(w, c, at); !errors.Is(err, fault.NotFound) || fault.Of(err).Detail() != "no such tenant" {
@@ -352,6 +383,7 @@ type rows struct {
 	Applications []store.Application
 	Keys         []store.Key
 	Keysets      []store.Keyset
+	Sessions     []store.Session
 }
 
 func (w *world) rows(tenant string) (r rows) {
@@ -371,7 +403,10 @@ func (w *world) rows(tenant string) (r rows) {
 			}
 			r.Keys = append(r.Keys, keys...)
 		}
-		r.Keysets, err = tx.Keysets(ctx)
+		if r.Keysets, err = tx.Keysets(ctx); err != nil {
+			return err
+		}
+		r.Sessions, err = tx.Sessions(ctx, store.SessionFilter{Now: 1}, store.Page{Limit: 1000})
 		return err
 	})
 	if err != nil {

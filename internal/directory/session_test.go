@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -424,4 +425,119 @@ func TestOneOfManyAuthorizationsOfANonceCounts(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Making a session takes a public key and authorizing it a private one; what
+// goes wrong on the way uses no nonce up and leaves nothing.
+func TestWhoMakesAndWhoAuthorizesASession(t *testing.T) {
+	w := newWorld(t)
+	tenant, manager := w.tenant()
+	other, _ := w.tenant()
+	key := func(tenant string, in directory.NewApplication) access.Caller {
+		c, err := w.Authenticate(t.Context(), w.application(tenant, in).Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	managing, err := w.Authenticate(t.Context(), manager.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, strong, stranger := key(tenant, publicApplication), key(tenant, strongMaker), key(other, strongMaker)
+	made, err := w.CreateSession(t.Context(), public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, err := w.Authenticate(t.Context(), made.Key); !errors.Is(err, fault.Forbidden) || c.Tenant() != "" {
+		t.Errorf("a session that waits = %v, want a refusal", err)
+	}
+	good := directory.Authorization{Nonce: made.Nonce, Permissions: []string{"token:use"}}
+	with := func(change func(*directory.Authorization)) directory.Authorization {
+		in := good
+		change(&in)
+		return in
+	}
+	session := accesstest.Session(t, tenant, "a", "s", nil, access.TokenUse)
+	step := errors.New("the last step fails")
+	before := w.rows(tenant)
+	entries := w.since(tenant, func() {
+		for name, c := range map[string]access.Caller{"a private key": strong, "a management key": managing, "a session": session, "nobody": {}} {
+			if _, err := w.CreateSession(t.Context(), c); !errors.Is(err, fault.Forbidden) {
+				t.Errorf("CreateSession with %s = %v, want a refusal", name, err)
+			}
+		}
+		if _, err := w.CreateSession(t.Context(), public, failing[directory.Session](step)); !errors.Is(err, step) {
+			t.Errorf("CreateSession with a failing step = %v", err)
+		}
+		for name, test := range map[string]struct {
+			c    access.Caller
+			in   directory.Authorization
+			want error
+		}{
+			"a public key":          {public, good, fault.Forbidden},
+			"a management key":      {managing, good, fault.Forbidden},
+			"a session":             {session, good, fault.Forbidden},
+			"nobody":                {access.Caller{}, good, fault.Forbidden},
+			"another tenant":        {stranger, good, fault.NotFound},
+			"the key for the nonce": {strong, with(func(in *directory.Authorization) { in.Nonce = made.Key }), fault.NotFound},
+			"no nonce":              {strong, with(func(in *directory.Authorization) { in.Nonce = directory.Session{}.Nonce }), fault.Invalid},
+			"nothing granted":       {strong, directory.Authorization{Nonce: made.Nonce}, fault.Invalid},
+			"a past expiry":         {strong, with(func(in *directory.Authorization) { in.ExpiresAt = w.clock.Now() }), fault.Invalid},
+			"a day and a bit":       {strong, with(func(in *directory.Authorization) { in.ExpiresAt = w.clock.Now().Add(24*time.Hour + 1) }), fault.Invalid},
+			"more than it has":      {strong, with(func(in *directory.Authorization) { in.Permissions = []string{"token:delete"} }), fault.Forbidden},
+		} {
+			if _, err := w.AuthorizeSession(t.Context(), test.c, test.in); !errors.Is(err, test.want) {
+				t.Errorf("AuthorizeSession with %s = %v, want %v", name, err, test.want)
+			}
+		}
+		if _, err := w.AuthorizeSession(t.Context(), strong, good, failing[directory.Session](step)); !errors.Is(err, step) {
+			t.Errorf("AuthorizeSession with a failing step = %v", err)
+		}
+		w.store.logBroken = true
+		if _, err := w.AuthorizeSession(t.Context(), strong, good); !errors.Is(err, errBroken) {
+			t.Errorf("AuthorizeSession without its entry = %v", err)
+		}
+		w.store.mend()
+	})
+	if got := w.rows(tenant); len(entries) != 0 || !reflect.DeepEqual(got, before) {
+		t.Errorf("they left %d entries and rows\n%+v, were\n%+v", len(entries), got.Sessions, before.Sessions)
+	}
+	entries = w.since(tenant, func() {
+		if _, err := w.AuthorizeSession(t.Context(), strong, good); err != nil {
+			t.Fatalf("AuthorizeSession = %v", err)
+		}
+		if _, err := w.AuthorizeSession(t.Context(), strong, good); !errors.Is(err, fault.Conflict) {
+			t.Errorf("AuthorizeSession once more = %v, want a conflict", err)
+		}
+	})
+	if len(entries) != 1 || entries[0].EntityID != made.ID || entries[0].Message != "Session updated by authorization" {
+		t.Errorf("the entries are %+v", entries)
+	}
+	w.clock.Advance(3 * time.Minute)
+	if _, err := w.AuthorizeSession(t.Context(), strong, good); !errors.Is(err, fault.NotFound) {
+		t.Errorf("AuthorizeSession after it has expired = %v, want not found", err)
+	}
+}
+
+// What a sweep cannot tell in the log, it does not remove.
+func TestASweepThatFailsIsToldAndTriedAgain(t *testing.T) {
+	w := newWorld(t)
+	tenant, _ := w.tenant()
+	c, err := w.Authenticate(t.Context(), w.application(tenant, publicApplication).Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.CreateSession(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	w.clock.Advance(3 * time.Minute)
+	w.store.logBroken = true
+	if n, err := w.SweepSessions(t.Context()); n != 0 || !errors.Is(err, errBroken) {
+		t.Errorf("SweepSessions without entries = %d, %v", n, err)
+	}
+	w.store.mend()
+	if n, err := w.SweepSessions(t.Context()); n != 1 || err != nil {
+		t.Errorf("SweepSessions = %d, %v; want 1", n, err)
+	}
 }
