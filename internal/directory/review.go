@@ -174,8 +174,8 @@ func callerOfProposal(tenant string, f *fault.Fields, in Proposal) (access.Calle
 		proposed.Add("type", "must be public, private, management or session")
 	}
 	f.Under("proposed", proposed)
-	if f.Err() != nil {
-		return access.Caller{}, nil
+	if valid := f.Err() == nil; !valid {
+		return access.Caller{}, nil // said with whatever else is wrong
 	}
 	g, err := access.NewGrant(in.Permissions, in.Rules)
 	if err != nil {

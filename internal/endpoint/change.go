@@ -43,7 +43,8 @@ func (s Services) once(do change) handler {
 		if earlier != nil {
 			return replay(w, r, *earlier)
 		}
-		defer attempt.Release(r.Context())
+		// A mark that cannot be removed frees its key by itself.
+		defer func() { _ = attempt.Release(r.Context()) }()
 		answer, err := do(r, c, attempt)
 		if errors.Is(err, fault.Conflict) || errors.Is(err, store.ErrExists) || errors.Is(err, store.ErrConflict) {
 			// Another node was faster with the same key, if there is an answer.
