@@ -169,7 +169,7 @@ func TestInactiveHolders(t *testing.T) {
 	}{
 		{0, `"application_id":"{server}"`, "mask: no rule matches; the plain permission decides", "server s"},
 		{time.Minute, `"application_id":"{server}"`, "refused, it has expired: no rule matches; the plain permission decides", ""},
-		{0, `"session_id":"{s}"`, "refused: maker's a caller of this kind cannot hold the permission", ""},
+		{0, `"session_id":"{s}"`, "refused, the application that authorized it is gone or has expired", ""},
 		{time.Minute, `"session_id":"{s}"`, "refused, the application that made it is gone or has expired", ""},
 		{time.Minute, `"session_id":"{s}"`, "refused, it has expired", ""},
 	} {
@@ -179,6 +179,22 @@ func TestInactiveHolders(t *testing.T) {
 		}
 		if got := w.who("permission=token:read&container=/pci/"); got != at.who {
 			t.Errorf("after %v: %q could read, want %q", w.clock.Now().Sub(start), got, at.who)
+		}
+	}
+	for _, name := range []string{"server", "web"} {
+		w.call("manager_key", "PUT /applications/{"+name+"}", `{"name":"x","permissions":["token:create"]}`, 200)
+	}
+	w.session("last", `"permissions":["token:create"]`)
+	var list api.List[api.Session]
+	w.server.Call(t, "GET", "/sessions?size=1", w.names["manager_key"], "").Into(t, 200, &list)
+	w.names["last"] = list.Data[0].ID
+	w.call("manager_key", "DELETE /applications/{server}", "", 204)
+	for setting, want := range map[string]string{
+		"false": "refused, the application that authorized it is gone or has expired", "true": "mask: no rule matches; the plain permission decides",
+	} {
+		w.call("manager_key", "PUT /tenants/self", `{"name":"x","settings":{"uncapped_sessions":"`+setting+`"}}`, 200)
+		if got := verdict(w.explain(`{"session_id":"{last}","permission":"token:create","container":"/"}`)); got != want {
+			t.Errorf("with uncapped_sessions %s, without its maker: the answer is %s, want %s", setting, got, want)
 		}
 	}
 	w.call("manager_key", "DELETE /applications/{web}", "", 204)
