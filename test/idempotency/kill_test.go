@@ -1,0 +1,302 @@
+package idempotency_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tokenkeep/tokenkeep/api"
+	"github.com/tokenkeep/tokenkeep/internal/admin"
+	"github.com/tokenkeep/tokenkeep/internal/keyring/localkms"
+	"github.com/tokenkeep/tokenkeep/internal/store/postgres/pgtest"
+)
+
+// callers is how many send each key at the same time, and together how many
+// keys are on their way at once.
+const callers, atOnce = 20, 4
+
+// keysVariable says how many keys there are; 40 will do to find a mistake
+// that is often made.
+const keysVariable = "KEEPTEST_KEYS"
+
+func keys() int {
+	if n, err := strconv.Atoi(os.Getenv(keysVariable)); err == nil && !testing.Short() {
+		return n
+	}
+	return 40
+}
+
+// process is a server in a process of its own.
+type process struct {
+	data string
+	cmd  *exec.Cmd
+}
+
+// farm is a number of servers behind one socket, which stays open when they
+// are killed: whoever connects meanwhile waits.
+type farm struct {
+	t      *testing.T
+	socket *net.TCPListener
+	common map[string]string // settings
+
+	processes []*process
+}
+
+func newFarm(t *testing.T, servers int, storeURL string) *farm {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	f := &farm{t: t, socket: l.(*net.TCPListener), common: map[string]string{
+		"addr": "127.0.0.1:0", "environment": "test", "kek.file": filepath.Join(t.TempDir(), "kek.json"), "store.url": storeURL, "store.connections": "8",
+	}}
+	if _, err := localkms.Generate(f.common["kek.file"]); err != nil {
+		t.Fatal(err)
+	}
+	for range servers {
+		p := &process{data: filepath.Join(t.TempDir(), "data")}
+		f.processes = append(f.processes, p)
+		f.start(p)
+		t.Cleanup(func() { f.kill(p) })
+	}
+	return f
+}
+
+func (f *farm) start(p *process) {
+	f.t.Helper()
+	settings := map[string]string{"data": p.data}
+	for name, value := range f.common {
+		if value != "" {
+			settings[name] = value
+		}
+	}
+	text, err := json.Marshal(settings)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	socket, err := f.socket.File()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer func() { _ = socket.Close() }()
+	p.cmd = exec.Command(self)
+	p.cmd.Env = append(os.Environ(), settingsVariable+"="+string(text))
+	p.cmd.ExtraFiles = []*os.File{socket}
+	out, err := p.cmd.StdoutPipe()
+	if err == nil {
+		err = p.cmd.Start()
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
+		f.t.Fatalf("the server said %q, %v", line, err)
+	}
+}
+
+func (f *farm) kill(p *process) {
+	_ = p.cmd.Process.Kill()
+	_ = p.cmd.Wait()
+}
+
+// reply is what a caller got in the end.
+type reply struct {
+	status   int
+	replayed bool
+	body     string
+}
+
+// post sends a request until it is answered for good.
+func (f *farm) post(client *http.Client, path, key, idempotencyKey, body string, answered *atomic.Int64) (reply, error) {
+	var last string
+	for deadline := time.Now().Add(60 * time.Second); time.Now().Before(deadline); time.Sleep(time.Duration(5+rand.IntN(20)) * time.Millisecond) {
+		r, err := http.NewRequest(http.MethodPost, "http://"+f.socket.Addr().String()+path, strings.NewReader(body))
+		if err != nil {
+			return reply{}, err
+		}
+		r.Header.Set(api.Header(api.DefaultPrefix, api.APIKey), key)
+		r.Header.Set(api.Header(api.DefaultPrefix, api.IdempotencyKey), idempotencyKey)
+		r.Header.Set("Content-Type", api.MediaJSON)
+		response, err := client.Do(r)
+		if err != nil {
+			last = err.Error()
+			continue // it was killed
+		}
+		b, err := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if err != nil {
+			last = err.Error()
+			continue // half-way
+		}
+		answered.Add(1)
+		switch response.StatusCode {
+		case http.StatusConflict, http.StatusServiceUnavailable, http.StatusTooManyRequests:
+			last = string(b)
+			if response.Header.Get("Retry-After") == "" {
+				return reply{}, fmt.Errorf("%d %s, not to be retried", response.StatusCode, b)
+			}
+		default:
+			return reply{response.StatusCode, response.Header.Get(api.Header(api.DefaultPrefix, api.IdempotentReplayed)) == "true", string(b)}, nil
+		}
+	}
+	return reply{}, fmt.Errorf("no answer for a minute; the last was %s", last)
+}
+
+func TestEveryKeyHasOneEffectWhateverIsKilled(t *testing.T) {
+	t.Run("sqlite", func(t *testing.T) { keysUnderKills(t, newFarm(t, 1, "")) })
+	t.Run("postgres", func(t *testing.T) { keysUnderKills(t, newFarm(t, 2, pgtest.Database(t))) })
+}
+
+func keysUnderKills(t *testing.T, f *farm) {
+	operator := admin.NewClient(f.processes[0].data)
+	var tenant api.CreatedTenant
+	if err := operator.Call(t.Context(), http.MethodPost, "/tenants", api.CreateTenant{Name: "Tenant"}, &tenant); err != nil {
+		t.Fatal(err)
+	}
+	var application api.Application
+	err := operator.Call(t.Context(), http.MethodPost, "/tenants/"+tenant.Tenant.ID+"/applications", api.CreateApplication{
+		Name: "server", Type: "private", Permissions: []string{"token:create", "token:read"},
+	}, &application)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{MaxIdleConnsPerHost: callers * atOnce}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport, Timeout: 30 * time.Second}
+
+	n := keys()
+	replies := make([][callers]reply, n)
+	var answered atomic.Int64
+	next := make(chan int)
+	var wg sync.WaitGroup
+	for range atOnce {
+		wg.Go(func() {
+			for k := range next {
+				var together sync.WaitGroup
+				for i := range callers {
+					together.Go(func() {
+						// Bodies differ, so that an answer tells whose effect it tells of.
+						body := fmt.Sprintf(`{"type":"token","data":"x","metadata":{"key":"%d","caller":"%d"}}`, k, i)
+						var err error
+						if replies[k][i], err = f.post(client, "/tokens", application.Key, fmt.Sprint("key ", k), body, &answered); err != nil {
+							t.Errorf("key %d, caller %d: %v", k, i, err)
+						}
+					})
+				}
+				together.Wait()
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for k := range n {
+			next <- k
+		}
+		close(next)
+		wg.Wait()
+	}()
+	kills := 0
+	for ended := false; !ended && !t.Failed(); {
+		select {
+		case <-done:
+			ended = true
+		case <-time.After(time.Duration(20+rand.IntN(200)) * time.Millisecond):
+			p := f.processes[kills%len(f.processes)]
+			f.kill(p)
+			f.start(p)
+			kills++
+		}
+	}
+	<-done
+	if kills == 0 {
+		t.Error("nothing was killed: the test proves nothing")
+	}
+	t.Logf("%d keys, %d answers, %d kills", n, answered.Load(), kills)
+	replayed := f.checkReplies(replies)
+	t.Logf("%d of %d were told it again", replayed, n*callers)
+	f.checkTokens(client, application.Key, replies)
+}
+
+// checkReplies looks that all callers of a key were told the same, and counts
+// those who were told it again.
+func (f *farm) checkReplies(replies [][callers]reply) (replayed int) {
+	f.t.Helper()
+	for k, of := range replies {
+		first := 0
+		for i, r := range of {
+			if r.status != http.StatusCreated || r.body != of[0].body {
+				f.t.Errorf("key %d: caller %d got %d %s, caller 0 got %s", k, i, r.status, r.body, of[0].body)
+			}
+			if r.replayed {
+				replayed++
+			} else {
+				first++
+			}
+		}
+		if first > 1 { // none when the first answer was lost
+			f.t.Errorf("key %d: %d callers were told that they were first", k, first)
+		}
+	}
+	return replayed
+}
+
+// checkTokens looks that there is one token for each key, the one that was told.
+func (f *farm) checkTokens(client *http.Client, key string, replies [][callers]reply) {
+	f.t.Helper()
+	made := map[string][]string{}
+	for page, read := 1, 0; ; page++ {
+		r, err := http.NewRequestWithContext(f.t.Context(), http.MethodGet, fmt.Sprintf("http://%s/tokens?size=100&page=%d", f.socket.Addr(), page), nil)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		r.Header.Set(api.Header(api.DefaultPrefix, api.APIKey), key)
+		response, err := client.Do(r)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		var list api.List[api.Token]
+		err = json.NewDecoder(response.Body).Decode(&list)
+		_ = response.Body.Close()
+		if err != nil || response.StatusCode != http.StatusOK {
+			f.t.Fatalf("list tokens: %d, %v", response.StatusCode, err)
+		}
+		for _, token := range list.Data {
+			made[token.Metadata["key"]] = append(made[token.Metadata["key"]], token.ID)
+		}
+		if read += len(list.Data); len(list.Data) == 0 || int64(read) >= list.Pagination.TotalItems {
+			break
+		}
+	}
+	if len(made) != len(replies) {
+		f.t.Errorf("there are tokens of %d keys, want %d", len(made), len(replies))
+	}
+	for k, of := range replies {
+		var told api.Token
+		if err := json.Unmarshal([]byte(of[0].body), &told); err != nil {
+			f.t.Errorf("key %d: %v", k, err)
+		}
+		if ids := made[fmt.Sprint(k)]; len(ids) != 1 || ids[0] != told.ID {
+			f.t.Errorf("key %d made the tokens %v, and %s was told", k, ids, told.ID)
+		}
+	}
+}
