@@ -179,13 +179,19 @@ func (h holder) asksForIDs() bool {
 	})
 }
 
-func TestRandomGrantsAreDecidedAsTheTextSays(t *testing.T) {
+// seedOf tells the seed of a test, so that it can be run again.
+func seedOf(t *testing.T) uint64 {
+	t.Helper()
 	s := *seed
 	if s == 0 {
 		s = rand.Uint64()
 	}
 	t.Logf("-seed=%d", s)
-	r := rand.New(rand.NewPCG(s, 0))
+	return s
+}
+
+func TestRandomGrantsAreDecidedAsTheTextSays(t *testing.T) {
+	r := rand.New(rand.NewPCG(seedOf(t), 0))
 	seen := map[string]int{}
 	for n := range 10_000 {
 		own, maker := randomHolder(r, n%4 != 0), randomHolder(r, false)
@@ -221,6 +227,14 @@ func TestRandomGrantsAreDecidedAsTheTextSays(t *testing.T) {
 
 		checkContainers(t, n, capped, p, own, maker, containers)
 		checkSomewhere(t, n, capped, p, own, maker)
+		under := pick(r, everyContainer)
+		if n%2 == 0 {
+			checkReach(t, n, capped, p, under, func(id, at string) string {
+				return least(own.onToken(name, id, at), maker.onToken(name, id, at))
+			}, own.asksForIDs())
+		} else {
+			checkReach(t, n, application, p, under, func(id, at string) string { return maker.onToken(name, id, at) }, false)
+		}
 		if checkExcess(t, n, own, maker, ownGrant, makerGrant) {
 			seen["excess"]++
 		}
@@ -268,6 +282,52 @@ func checkSomewhere(t *testing.T, n int, c access.Caller, p access.Permission, o
 	err := c.RequireSomewhere(p)
 	if found && err != nil || !found && err == nil && !own.asksForIDs() {
 		t.Fatalf("grant %d: RequireSomewhere(%s) = %v, and there is such a token: %v\nown %s\nmaker %s", n, p, err, found, own, maker)
+	}
+}
+
+// checkReach compares the most that a caller could be shown in a container and
+// below it with what it is shown in every such container. Rules that ask for
+// ids may be in one another's way, and then the most is more than any token
+// shows; it is never less.
+func checkReach(t *testing.T, n int, c access.Caller, p access.Permission, under string, shown func(id, at string) string, asksForIDs bool) {
+	t.Helper()
+	ids := everyID
+	if !asksForIDs {
+		ids = ids[:1]
+	}
+	most := func(where ...string) string {
+		best := "refused"
+		for _, at := range where {
+			for _, id := range ids {
+				if a := shown(id, at); least(a, best) == best {
+					best = a
+				}
+			}
+		}
+		return best
+	}
+	var all []string
+	for _, at := range append([]string{under, under + "zz/"}, everyContainer...) {
+		if strings.HasPrefix(at, under) {
+			all = append(all, at)
+		}
+	}
+	transform, at := c.Reach(p, under)
+	got, want := order[transform], most(all...)
+	if least(got, want) != want || got != want && !asksForIDs {
+		t.Fatalf("grant %d: Reach(%s, %s) = %s, but the tokens there show %s", n, p, under, got, want)
+	}
+	switch {
+	case got == "refused":
+		if at != "" {
+			t.Fatalf("grant %d: Reach(%s, %s) is nothing, at %s", n, p, under, at)
+		}
+	case !strings.HasPrefix(at, under):
+		t.Fatalf("grant %d: Reach(%s, %s) is at %s, which is elsewhere", n, p, under, at)
+	case !asksForIDs && most(at, at+"zz/") != got:
+		t.Fatalf("grant %d: Reach(%s, %s) = %s at %s, where the tokens show %s", n, p, under, got, at, most(at, at+"zz/"))
+	case !asksForIDs && most(under, under+"zz/") == got && at != under:
+		t.Fatalf("grant %d: Reach(%s, %s) is at %s, and %s itself would have been first", n, p, under, at, under)
 	}
 }
 

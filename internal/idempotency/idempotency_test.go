@@ -595,3 +595,35 @@ func TestAStoreThatFailsIsNeitherAnAnswerNorNone(t *testing.T) {
 		w.release(a)
 	})
 }
+
+func TestWhatIsOverIsSweptOnceWhoeverSweeps(t *testing.T) {
+	onBoth(t, func(t *testing.T, w *world) {
+		const many = 250 // more than one transaction removes
+		w.mustKeep(w.node, "key", idempotency.Answer{Status: 200})
+		w.change(func(tx store.Tx) (err error) {
+			for i := range many {
+				err = errors.Join(err, tx.InsertParcel(t.Context(), store.Parcel{
+					Kind: store.ParcelAnswer, ID: fmt.Sprint(i), CreatedAt: store.At(start), ExpiresAt: store.At(start.Add(time.Minute)), Version: 1,
+				}))
+			}
+			return err
+		})
+		w.clock.Advance(time.Minute)
+		removed := make(chan int)
+		for _, n := range []*node{w.node, w.newNode()} {
+			go func() {
+				got, err := store.SweepParcels(t.Context(), n.store, store.At(w.clock.Now()))
+				if err != nil {
+					t.Errorf("SweepParcels = %v", err)
+				}
+				removed <- got
+			}()
+		}
+		if got := <-removed + <-removed; got != many {
+			t.Errorf("%d rows were removed, want %d", got, many)
+		}
+		if got, err := w.find(w.node, "key"); err != nil || got == nil {
+			t.Errorf("the answer that is not over: %v, %v", got, err)
+		}
+	})
+}
