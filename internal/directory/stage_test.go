@@ -91,14 +91,21 @@ func onStages(t *testing.T, test func(t *testing.T, s *stage)) {
 			return opened
 		}
 		s.flip = "set_byte(sealed_grant, length(sealed_grant) - 1, 255 - get_byte(sealed_grant, length(sealed_grant) - 1))"
-		s.behind = func(text string) (int64, []string) {
-			conn, err := pgx.Connect(t.Context(), url)
-			if err != nil {
-				t.Fatal(err)
+		var conn *pgx.Conn
+		t.Cleanup(func() {
+			if conn != nil {
+				_ = conn.Close(context.WithoutCancel(t.Context()))
 			}
-			defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
-			if _, err := conn.Exec(t.Context(), "SET search_path = tokenkeep"); err != nil {
-				t.Fatal(err)
+		})
+		s.behind = func(text string) (int64, []string) {
+			if conn == nil {
+				var err error
+				if conn, err = pgx.Connect(t.Context(), url); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := conn.Exec(t.Context(), "SET search_path = tokenkeep"); err != nil {
+					t.Fatal(err)
+				}
 			}
 			rows, err := conn.Query(t.Context(), text)
 			if err != nil {
