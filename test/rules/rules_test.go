@@ -56,6 +56,8 @@ var mayImport = map[string][]string{
 	"internal/expression":        {"internal/fault", "internal/jsonvalue"},
 	"internal/jsonvalue":         {"internal/fault"},
 
+	"internal/sandbox": {},
+
 	"internal/store":                 {},
 	"internal/store/storetest":       {"internal/store"},
 	"internal/store/sqlite":          {"internal/store"},
@@ -82,6 +84,7 @@ var mayDial = map[string]string{
 	"internal/egress/pools.go":                 "keeps those connections, each tenant's apart",
 	"internal/egress/egresstest/names.go":      "asks the name server that a test started, on loopback",
 	"internal/egress/egresstest/witness.go":    "knocks on its own listener, on loopback",
+	"internal/sandbox/launcher_linux.go":       "starts the processes that code of tenants runs in, behind their walls",
 	"internal/keeptest/keeptest.go":            "calls the server that a test started, on loopback",
 	"internal/store/postgres/pgtest/pgtest.go": "starts a database server of its own, for tests",
 }

@@ -1,0 +1,4 @@
+// Aborts.
+// timeout: 3000
+// expect: exited
+module.exports = () => process.abort();

@@ -1,0 +1,3 @@
+// Exits.
+// expect: exited
+module.exports = () => process.exit(0);

@@ -1,0 +1,3 @@
+// Exits without a word.
+// expect: exited
+module.exports = () => process.reallyExit(7);

@@ -1,0 +1,3 @@
+// Exports no function.
+// expect: no_function
+module.exports = 42;

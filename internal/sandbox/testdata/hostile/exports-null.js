@@ -1,0 +1,3 @@
+// Exports null.
+// expect: no_function
+module.exports = null;

@@ -1,0 +1,3 @@
+// Exits after its answer.
+// expect: value "done"
+module.exports = () => { setTimeout(() => process.exit(1), 1); return 'done'; };

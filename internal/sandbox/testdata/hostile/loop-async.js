@@ -1,0 +1,3 @@
+// Awaits forever.
+// expect: timed_out
+module.exports = async () => { for (;;) await null; };

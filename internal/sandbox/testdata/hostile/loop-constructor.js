@@ -1,0 +1,3 @@
+// Loops in its exports.
+// expect: timed_out
+Object.defineProperty(module, 'exports', { get() { for (;;); } });

@@ -1,0 +1,3 @@
+// Loops while it is loaded.
+// expect: timed_out
+for (;;);

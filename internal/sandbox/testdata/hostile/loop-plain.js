@@ -1,0 +1,3 @@
+// Loops.
+// expect: timed_out
+module.exports = () => { for (;;); };

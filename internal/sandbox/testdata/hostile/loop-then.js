@@ -1,0 +1,3 @@
+// Loops in the then of what it returns.
+// expect: timed_out
+module.exports = () => ({ then() { for (;;); } });

@@ -1,0 +1,3 @@
+// Loops while its result is written.
+// expect: timed_out
+module.exports = () => ({ toJSON() { for (;;); } });

@@ -1,0 +1,3 @@
+// Returns a BigInt.
+// expect: bad_result
+module.exports = () => ({ n: 10n });

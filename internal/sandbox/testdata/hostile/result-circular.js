@@ -1,0 +1,3 @@
+// Returns what contains itself.
+// expect: bad_result
+module.exports = () => { const a = {}; a.a = a; return a; };

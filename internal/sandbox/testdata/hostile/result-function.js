@@ -1,0 +1,3 @@
+// Returns a function.
+// expect: bad_result
+module.exports = () => () => {};

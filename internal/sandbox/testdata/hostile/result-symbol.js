@@ -1,0 +1,3 @@
+// Returns a symbol.
+// expect: bad_result
+module.exports = () => Symbol('x');

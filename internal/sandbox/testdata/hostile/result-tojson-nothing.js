@@ -1,0 +1,3 @@
+// Turns its result into nothing.
+// expect: bad_result
+module.exports = () => ({ toJSON() {} });

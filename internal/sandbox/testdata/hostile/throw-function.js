@@ -1,0 +1,3 @@
+// Throws a function.
+// expect: thrown *
+module.exports = () => { throw function thrown() {}; };

@@ -1,0 +1,3 @@
+// Throws while it is loaded.
+// expect: thrown Error
+throw new Error('while loading');

@@ -1,0 +1,3 @@
+// Throws nothing.
+// expect: thrown Error
+module.exports = () => { throw null; };

@@ -1,0 +1,3 @@
+// Throws a symbol.
+// expect: thrown Error
+module.exports = () => { throw Symbol('x'); };

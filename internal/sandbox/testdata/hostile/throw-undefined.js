@@ -1,0 +1,3 @@
+// Rejects with nothing.
+// expect: thrown Error
+module.exports = () => Promise.reject();
