@@ -126,24 +126,26 @@ func (p plan) start(o order, groups *groups) (delivery, []int, error) {
 	}
 	child := os.NewFile(uintptr(control[1]), "control")
 	defer child.Close()
-	errors, errorsChild, err := os.Pipe()
-	if err != nil {
+	// Full, it refuses more instead of keeping the writer waiting.
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
 		_ = unix.Close(control[0])
 		return delivery{}, nil, fmt.Errorf("make a pipe: %w", err)
 	}
-	defer errors.Close()
-	defer errorsChild.Close()
+	words := os.NewFile(uintptr(pipe[1]), "errors")
+	defer words.Close()
+	mine := []int{control[0], pipe[0]}
 
 	pidfd := -1
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = []string{"GOMAXPROCS=1", "GOGC=off"}
-	cmd.Stderr = errorsChild // a pipe: a file would run into the limit of file sizes
+	cmd.Stderr = words // a pipe: a file would run into the limit of file sizes
 	cmd.ExtraFiles = []*os.File{child}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, PidFD: &pidfd}
 	w := p.work(o)
 	switch text, err := json.Marshal(w); {
 	case err != nil:
-		_ = unix.Close(control[0])
+		closeAll(mine)
 		return delivery{}, nil, err
 	case o.Level == UnsafeNone:
 		cmd.Path, cmd.Args, cmd.Env = w.Argv[0], w.Argv, w.Env
@@ -155,7 +157,7 @@ func (p plan) start(o order, groups *groups) (delivery, []int, error) {
 		namespaces(cmd.SysProcAttr, p.FirstUser+o.Slot)
 	}
 	if err := cmd.Start(); err != nil {
-		_ = unix.Close(control[0])
+		closeAll(mine)
 		return delivery{}, nil, fmt.Errorf("start: %w", plainError(err))
 	}
 	leave := groups.enter(cmd.Process.Pid, p.DataMiB)
@@ -169,16 +171,10 @@ func (p plan) start(o order, groups *groups) (delivery, []int, error) {
 	}
 	if err != nil {
 		_ = cmd.Process.Kill()
-		closeAll([]int{control[0], pidfd})
+		closeAll(append(mine, pidfd))
 		return delivery{}, nil, fmt.Errorf("begin: %w", err)
 	}
-	pipe, err := unix.Dup(int(errors.Fd()))
-	if err != nil {
-		_ = cmd.Process.Kill()
-		closeAll([]int{control[0], pidfd})
-		return delivery{}, nil, err
-	}
-	return delivery{PID: cmd.Process.Pid}, []int{control[0], pidfd, pipe}, nil
+	return delivery{PID: cmd.Process.Pid}, []int{control[0], pidfd, pipe[0]}, nil
 }
 
 // plainError leaves the path out of what the system says.

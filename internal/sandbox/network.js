@@ -145,6 +145,9 @@ function request({ method, path, headers, body }) {
   });
 }
 
+// endCall closes the connections to the service; the parent does so too.
+const endCall = () => api.destroy();
+
 function install() {
   net.Socket.prototype.connect = patchedConnect;
   for (const name of ['setNoDelay', 'setKeepAlive']) net.Socket.prototype[name] = function same() { return this; };
@@ -160,4 +163,4 @@ function install() {
   https.globalAgent = new https.Agent({ keepAlive: true });
 }
 
-module.exports = { install, request };
+module.exports = { endCall, install, request };

@@ -126,8 +126,8 @@ func (s *Sandbox) find(ctx context.Context, program Program) (*process, error) {
 			continue
 		}
 		s.pool.idle = slices.Delete(s.pool.idle, i, i+1)
-		if p.bound.Version != program.Version || !p.quiet() {
-			p.kill() // an older version is not needed, and one that talks is not trusted
+		if p.bound.Version != program.Version || s.worn(p) || !p.quiet() {
+			p.kill() // another version is not needed, and one that talks is not trusted
 			continue
 		}
 		p.thaw()
@@ -197,18 +197,24 @@ func (s *Sandbox) askForBlank() {
 // put takes a process back after its call. It is kept for the next call of its
 // program, or ended.
 func (s *Sandbox) put(p *process, reuse bool) {
-	now := s.settings.Now()
 	s.pool.mu.Lock()
 	who := p.bound.identity()
 	delete(s.pool.busy, p)
-	p.used = now
-	if !reuse || s.settings.PerInvocation || s.pool.closed || p.calls >= s.settings.MaxCalls || now.Sub(p.born) >= s.settings.MaxAge || !p.alive() {
+	p.used = s.settings.Now()
+	if !reuse || s.settings.PerInvocation || s.pool.closed || s.worn(p) || !p.alive() {
 		p.kill()
 	} else {
 		s.pool.idle = append(s.pool.idle, p)
 	}
 	s.pool.mu.Unlock()
 	s.giveTurn(who)
+}
+
+// worn tells whether a process has served long enough: what a heap remembers
+// of earlier calls is bounded by that.
+func (s *Sandbox) worn(p *process) bool {
+	now := s.settings.Now()
+	return p.calls >= s.settings.MaxCalls || now.Sub(p.born) >= s.settings.MaxAge || now.Sub(p.used) >= s.settings.Idle
 }
 
 func (p *process) alive() bool {
@@ -314,7 +320,7 @@ func (s *Sandbox) sweep() {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
 	s.pool.idle = slices.DeleteFunc(s.pool.idle, func(p *process) bool {
-		if now.Sub(p.used) >= s.settings.Idle || now.Sub(p.born) >= s.settings.MaxAge {
+		if s.worn(p) {
 			p.kill()
 			return true
 		}

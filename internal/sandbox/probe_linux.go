@@ -18,11 +18,11 @@ const probeWait = 15 * time.Second
 
 // probe finds the best level that this machine allows, and refuses when that is
 // less than what is acceptable.
-func (s *Sandbox) probe(ctx context.Context) error {
+func (s *Sandbox) probe(ctx context.Context, best Level) error {
 	var missing error
-	for level := Full; level <= s.settings.Level; level++ {
+	for level := best; level <= s.settings.Level; level++ {
 		if s.level = level; level == UnsafeNone {
-			s.settings.Log.Warn("code of tenants runs WITHOUT a sandbox: it can read all that this server can read", "level", level.String(), "missing", missing.Error())
+			s.settings.Log.Warn("code of tenants runs WITHOUT a sandbox: it can read all that this server can read", "level", level.String(), "missing", missing)
 		}
 		err := s.try(ctx)
 		if err == nil {

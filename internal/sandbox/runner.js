@@ -163,6 +163,7 @@ let running = false;
 function answer(type, payload) {
   if (!running) return;
   running = false;
+  network.endCall();
   send(type, payload);
   next();
 }
@@ -208,8 +209,9 @@ function check(source) {
   }
 }
 
-// next waits for a call and gives the event loop one turn before it, so that
-// connections that the other side closed meanwhile are known to be closed.
+// next waits for a call and gives the event loop a whole turn before it, so that
+// connections that the other side closed meanwhile are known to be closed. The
+// first turn may be the rest of the one that was interrupted.
 function next() {
   for (;;) {
     const frame = take();
@@ -225,7 +227,7 @@ function next() {
         nonce = Buffer.from(nonce);
         consoleLeft = MAX_CONSOLE;
         running = true;
-        turn(call, frame);
+        turn(() => turn(call, frame));
         return;
       default:
         leave(1);

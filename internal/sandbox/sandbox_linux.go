@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"time"
 )
@@ -29,6 +30,11 @@ type Sandbox struct {
 // binary whose main function calls Main. The error says in one sentence what is
 // missing; less than Settings.Level is refused.
 func New(ctx context.Context, settings Settings) (*Sandbox, error) {
+	return newSandbox(ctx, settings, Full)
+}
+
+// newSandbox tries the levels from best on.
+func newSandbox(ctx context.Context, settings Settings, best Level) (*Sandbox, error) {
 	settings = settings.filled()
 	root, libraries, err := prepareRoot(settings)
 	if err != nil {
@@ -44,7 +50,7 @@ func New(ctx context.Context, settings Settings) (*Sandbox, error) {
 	s.pool.busy = make(map[*process]bool)
 	s.pool.calls = make(map[identity]int)
 	s.pool.refill = make(chan struct{}, 1)
-	if err := s.probe(ctx); err != nil {
+	if err := s.probe(ctx, best); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	s.metrics = newMetrics(s, settings.Metrics)
@@ -72,7 +78,7 @@ func (s *Sandbox) close() error {
 	}
 	s.pool.mu.Lock()
 	s.pool.closed = true
-	all := append(s.pool.blank, s.pool.idle...)
+	all := slices.Concat(s.pool.blank, s.pool.idle)
 	for p := range s.pool.busy {
 		all = append(all, p)
 	}

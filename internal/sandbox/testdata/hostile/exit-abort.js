@@ -1,4 +1,3 @@
 // Aborts.
-// timeout: 3000
 // expect: exited
 module.exports = () => process.abort();

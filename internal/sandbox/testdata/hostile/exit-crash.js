@@ -1,5 +1,4 @@
 // Overflows the stack of the engine.
-// timeout: 6000
 // expect: exited | thrown RangeError | out_of_memory
 const load = process.mainModule.require;
 

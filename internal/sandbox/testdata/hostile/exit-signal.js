@@ -1,4 +1,3 @@
 // Kills itself.
-// timeout: 3000
 // expect: exited | value "alive" | timed_out
 module.exports = () => { for (const s of ['SIGTERM', 'SIGABRT', 'SIGSEGV', 'SIGKILL']) process.kill(process.pid, s); return 'alive'; };

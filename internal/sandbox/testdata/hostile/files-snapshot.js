@@ -1,5 +1,4 @@
 // Has the engine write its heap and reports to files.
-// timeout: 3000
 // expect: value []
 const load = process.mainModule.require;
 // opened gives the names of those that did not fail.

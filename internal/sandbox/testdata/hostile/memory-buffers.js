@@ -1,4 +1,3 @@
 // Fills memory with buffers.
-// timeout: 8000
 // expect: thrown RangeError | thrown Error | out_of_memory | exited
 module.exports = () => { const all = []; for (;;) all.push(Buffer.alloc(8 << 20, 1)); };

@@ -1,4 +1,3 @@
 // Returns a value that is nested too deeply to write.
-// timeout: 2000
 // expect: too_large | bad_result | thrown RangeError
 module.exports = () => { let v = {}; for (let i = 0; i < 1e5; i++) v = { v }; return v; };

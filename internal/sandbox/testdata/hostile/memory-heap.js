@@ -1,4 +1,3 @@
 // Fills the heap with objects.
-// timeout: 8000
 // expect: out_of_memory
 module.exports = () => { const all = []; for (;;) all.push(new Array(1000).fill({ a: 1 })); };

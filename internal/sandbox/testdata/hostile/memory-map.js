@@ -1,4 +1,3 @@
 // Fills the heap with a map.
-// timeout: 8000
 // expect: out_of_memory | thrown RangeError
 module.exports = () => { const m = new Map(); for (let i = 0; ; i++) m.set(i, { i }); };

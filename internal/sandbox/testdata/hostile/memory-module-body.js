@@ -1,5 +1,4 @@
 // Fills the heap while it is loaded.
-// timeout: 8000
 // expect: out_of_memory
 const all = [];
 for (;;) all.push(new Array(1000).fill({ a: 1 }));

@@ -1,4 +1,3 @@
 // Reserves memory without touching it.
-// timeout: 8000
 // expect: thrown RangeError | thrown Error | out_of_memory | exited
 module.exports = () => { const all = []; for (;;) all.push(new ArrayBuffer(64 << 20)); };

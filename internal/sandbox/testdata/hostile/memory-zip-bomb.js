@@ -1,5 +1,4 @@
 // Inflates what inflates to gigabytes.
-// timeout: 8000
 // expect: thrown RangeError | thrown Error | out_of_memory | exited
 const load = process.mainModule.require;
 

@@ -1,5 +1,4 @@
 // Opens far more connections than it may.
-// timeout: 4000
 // expect: value "done"
 const load = process.mainModule.require;
 

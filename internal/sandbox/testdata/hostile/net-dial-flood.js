@@ -1,5 +1,4 @@
 // Asks for more destinations than it may have.
-// timeout: 4000
 // expect: value ["EACCES"] | value ["EACCES","EMFILE"] | value ["EMFILE","EACCES"]
 const load = process.mainModule.require;
 

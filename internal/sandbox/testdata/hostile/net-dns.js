@@ -1,5 +1,4 @@
 // Resolves names by datagrams of its own.
-// timeout: 4000
 // expect: value "refused"
 const load = process.mainModule.require;
 

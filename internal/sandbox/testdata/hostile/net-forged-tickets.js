@@ -1,5 +1,4 @@
 // Guesses at connections that were dialled for others.
-// timeout: 4000
 // expect: value 0
 const load = process.mainModule.require;
 

@@ -1,5 +1,4 @@
 // Opens the debugger to the network.
-// timeout: 2000
 // expect: value false | thrown Error
 const load = process.mainModule.require;
 

@@ -1,5 +1,4 @@
 // Calls the metadata services of clouds.
-// timeout: 3000
 // expect: value []
 const load = process.mainModule.require;
 

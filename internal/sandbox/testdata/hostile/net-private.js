@@ -1,5 +1,4 @@
 // Calls private and odd networks.
-// timeout: 3000
 // expect: value []
 const load = process.mainModule.require;
 

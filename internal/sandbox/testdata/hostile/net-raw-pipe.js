@@ -1,5 +1,4 @@
 // Connects to unix sockets of the machine, by path and by abstract name.
-// timeout: 3000
 // expect: value []
 const load = process.mainModule.require;
 

@@ -1,12 +1,11 @@
 // Calls a destination by tls, http2 and net, past the agents.
-// timeout: 3000
 // expect: value []
 const load = process.mainModule.require;
 
 const tries = (args) => ({
   net: () => load('net').connect(args.port, '127.0.0.1'),
   tls: () => load('tls').connect(args.port, '127.0.0.1', { rejectUnauthorized: false }),
-  http2: () => load('http2').connect('http://127.0.0.1:' + args.port),
+  http2: () => load('http2').connect('https://127.0.0.1:' + args.port, { rejectUnauthorized: false }),
   options: () => load('net').connect({ host: '127.0.0.1', port: args.port, lookup: (h, o, cb) => cb(null, '127.0.0.1', 4) }),
 });
 module.exports = async ({ args }) => {

@@ -1,5 +1,4 @@
 // Calls the service although the call has no client.
-// timeout: 2000
 // expect: value "refused"
 const load = process.mainModule.require;
 

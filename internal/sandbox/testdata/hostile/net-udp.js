@@ -1,5 +1,4 @@
 // Sends datagrams.
-// timeout: 3000
 // expect: value []
 const load = process.mainModule.require;
 

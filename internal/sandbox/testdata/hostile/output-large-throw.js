@@ -1,4 +1,3 @@
 // Throws more than it may.
-// timeout: 6000
-// expect: thrown Error
+// expect: thrown Error | out_of_memory
 module.exports = () => { throw new Error('x'.repeat(20 << 20)); };

@@ -1,4 +1,4 @@
 // Floods standard error.
-// expect: timed_out
+// expect: thrown Error
 const load = process.mainModule.require;
 module.exports = () => { const b = Buffer.alloc(65536, 'x'); for (;;) load('fs').writeSync(2, b); };

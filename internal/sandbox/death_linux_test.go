@@ -1,0 +1,211 @@
+package sandbox_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tokenkeep/tokenkeep/internal/sandbox"
+)
+
+// victim is a server that is killed: it prints the processes that it made, one
+// of which is spinning, and waits.
+func victim() int {
+	s, err := sandbox.New(context.Background(), sandbox.Settings{Runtime: os.Getenv("TOKENKEEP_RUNTIME"), Scratch: os.Getenv("SANDBOX_TEST_SCRATCH"), Blank: 2})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	go func() {
+		_, _ = s.Run(context.Background(), program("t", "spin", "1", "module.exports = () => { for (;;); }"), sandbox.Call{Entry: "main", Input: []byte("{}"), Timeout: patience})
+	}()
+	for {
+		blank, _, busy := s.PIDs()
+		if len(blank) == 2 && len(busy) == 1 {
+			fmt.Println(strings.Trim(fmt.Sprint(append(blank, busy...)), "[]"))
+			break
+		}
+	}
+	select {}
+}
+
+// TestNoProcessOutlivesAKilledServer kills a server the hard way.
+func TestNoProcessOutlivesAKilledServer(t *testing.T) {
+	folder, err := filepath.Abs(runtimeFolder(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	scratch := t.TempDir()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), "SANDBOX_TEST_HELPER=victim", "TOKENKEEP_RUNTIME="+folder, "SANDBOX_TEST_SCRATCH="+scratch)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatalf("the server did not start: %v", err)
+	}
+	pids := append(strings.Fields(line), strconv.Itoa(childOf(t, cmd.Process.Pid)))
+	if len(pids) != 4 {
+		t.Fatalf("the server has the processes %v; want three and a launcher", pids)
+	}
+	// Descriptors, because numbers are given again.
+	var watched []unix.PollFd
+	for _, pid := range pids {
+		n, err := strconv.Atoi(pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fd, err := unix.PidfdOpen(n, 0)
+		if err != nil {
+			t.Fatalf("process %d: %v", n, err)
+		}
+		defer unix.Close(fd)
+		watched = append(watched, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	eventually(t, "all processes of the server are gone", func() bool {
+		n, err := unix.Poll(watched, 100)
+		return err == nil && n == len(watched)
+	})
+
+	// What it left on disk goes with the next start.
+	left, _ := filepath.Glob(filepath.Join(scratch, "*"))
+	if len(left) != 1 {
+		t.Fatalf("left behind: %v; want one root", left)
+	}
+	open(t, func(o *sandbox.Settings) { o.Scratch = scratch })
+	if _, err := os.Stat(left[0]); !os.IsNotExist(err) {
+		t.Errorf("the root of the killed server is still there: %v", err)
+	}
+}
+
+func childOf(t *testing.T, parent int) int {
+	t.Helper()
+	entries, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range entries {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			continue
+		}
+		_, after, _ := strings.Cut(string(text), ") ")
+		if fields := strings.Fields(after); len(fields) > 1 && fields[1] == strconv.Itoa(parent) {
+			pid, _, _ := strings.Cut(string(text), " ")
+			n, _ := strconv.Atoi(pid)
+			return n
+		}
+	}
+	t.Fatalf("process %d has no child", parent)
+	return 0
+}
+
+func TestALauncherThatIsGoneIsReplaced(t *testing.T) {
+	s := open(t, nil)
+	p := program("t", "x", "1", "module.exports = () => 1")
+	value(t, s, p, nil)
+	s.KillLauncher()
+	eventually(t, "its processes went with it", func() bool {
+		blank, idle, _ := s.PIDs()
+		return len(idle) == 0 && len(blank) == 0
+	})
+	eventually(t, "code runs again", func() bool {
+		out, err := run(t, s, p, nil)
+		return told(out, err) == "value 1"
+	})
+}
+
+func TestClosingEndsEverything(t *testing.T) {
+	s := open(t, nil)
+	value(t, s, program("t", "x", "1", "module.exports = () => 1"), nil)
+	ended := make(chan string)
+	go func() {
+		out, err := run(t, s, program("t", "spin", "1", "module.exports = () => { for (;;); }"), nil)
+		ended <- told(out, err)
+	}()
+	var pids []int
+	eventually(t, "the loop runs", func() bool {
+		blank, idle, busy := s.PIDs()
+		pids = append(append(blank, idle...), busy...)
+		return len(busy) == 1
+	})
+	root := s.Root()
+	if err := s.Close(); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+	if got := <-ended; got != "exited" {
+		t.Errorf("the loop: got %s, want exited", got)
+	}
+	for _, pid := range pids {
+		eventually(t, "process "+strconv.Itoa(pid)+" is gone", func() bool { return unix.Kill(pid, 0) == unix.ESRCH })
+	}
+	if _, err := os.Stat(root); !os.IsNotExist(err) {
+		t.Errorf("the root is still there: %v", err)
+	}
+	if _, err := run(t, s, program("t", "x", "1", "module.exports = () => 1"), nil); err != sandbox.ErrClosed {
+		t.Errorf("Run after Close: %v, want ErrClosed", err)
+	}
+}
+
+// TestAsAnOrdinaryUser runs the other tests of this package once more, where
+// they run as root.
+func TestAsAnOrdinaryUser(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("they already run as an ordinary user")
+	}
+	from := runtimeFolder(t)
+	folder, err := os.MkdirTemp("", "tokenkeep-nobody-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(folder) })
+	if err := os.CopyFS(filepath.Join(folder, "runtime"), os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+	const nobody = 65534
+	for _, name := range []string{folder, filepath.Join(folder, "tmp")} {
+		if err := os.MkdirAll(name, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(name, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chown(name, nobody, nobody); err != nil {
+			t.Fatal(err)
+		}
+	}
+	args := []string{"-test.v", "-test.skip", "^TestAsAnOrdinaryUser$"}
+	if testing.Short() {
+		args = append(args, "-test.short")
+	}
+	cmd := exec.Command("/proc/self/exe", args...)
+	cmd.Dir = folder
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + filepath.Join(folder, "tmp"), "TOKENKEEP_RUNTIME=" + filepath.Join(folder, "runtime"), "KEEPTEST_RUNTIME=required"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("as nobody: %v\n%s", err, out)
+	}
+	if !strings.Contains(string(out), "--- PASS: TestHostileCode") && !testing.Short() {
+		t.Error("the hostile programs did not run as nobody")
+	}
+}
