@@ -166,8 +166,8 @@ func TestClosingEndsEverything(t *testing.T) {
 	}
 }
 
-// TestAsAnOrdinaryUser runs the other tests of this package once more, where
-// they run as root.
+// TestAsAnOrdinaryUser runs the tests of the walls once more, where they
+// run as root.
 func TestAsAnOrdinaryUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("they already run as an ordinary user")
@@ -193,7 +193,7 @@ func TestAsAnOrdinaryUser(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	args := []string{"-test.v", "-test.skip", "^TestAsAnOrdinaryUser$"}
+	args := []string{"-test.v", "-test.run", "^Test(Hostile|NoProcess|Less|Without|Connections|CodeCalls|Nothing|IdleProcesses)"}
 	if testing.Short() {
 		args = append(args, "-test.short")
 	}

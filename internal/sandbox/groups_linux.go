@@ -46,7 +46,7 @@ func groupsAbove(top, own string, ours func(folder string) bool) *groups {
 		if folder == own || !ours(folder) {
 			continue
 		}
-		if err := os.WriteFile(filepath.Join(folder, "cgroup.subtree_control"), []byte("+memory +pids"), 0); err != nil {
+		if err := os.WriteFile(filepath.Join(folder, "cgroup.subtree_control"), []byte("+memory +pids"), 0o600); err != nil {
 			return nil
 		}
 		g := &groups{folder: folder}
@@ -96,7 +96,7 @@ func (g *groups) enter(pid, dataMiB int) (leave func()) {
 		{"pids.max", strconv.Itoa(2 * maxThreads)},
 		{"cgroup.procs", strconv.Itoa(pid)},
 	} {
-		_ = os.WriteFile(filepath.Join(folder, set.name), []byte(set.value), 0) //nolint:gosec // the kernel's files
+		_ = os.WriteFile(filepath.Join(folder, set.name), []byte(set.value), 0o600)
 	}
 	return func() { _ = os.Remove(folder) }
 }

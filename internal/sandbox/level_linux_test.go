@@ -46,7 +46,7 @@ func TestLessThanFullMustBeAskedFor(t *testing.T) {
 func TestWithoutAWallItSaysSo(t *testing.T) {
 	var logged bytes.Buffer
 	s, err := sandbox.NewAt(t.Context(), sandbox.Settings{
-		Runtime: runtimeFolder(t), Scratch: t.TempDir(), Level: sandbox.UnsafeNone, Dial: refuseAll,
+		Runtime: runtimeFolder(t), Level: sandbox.UnsafeNone, Dial: refuseAll,
 		Log: slog.New(slog.NewTextHandler(&logged, nil)),
 	}, sandbox.UnsafeNone)
 	if err != nil {

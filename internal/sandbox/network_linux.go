@@ -19,7 +19,9 @@ import (
 const (
 	maxConnections = 32 // to destinations
 	maxStreams     = maxConnections + 16
-	maxDials       = 8 // at once
+	maxDials       = 8   // at once
+	perSecond      = 500 // connects, and questions, before they are slowed down
+	slowDown       = 2 * time.Millisecond
 	dialWait       = 8 * time.Second
 	purposeWait    = 5 * time.Second
 	ticketWait     = 10 * time.Second
@@ -41,6 +43,22 @@ type network struct {
 	dialled int                 // connections to destinations, and those being made
 	tickets map[string]net.Conn // dialled, and not yet taken
 	service *service            // of the call that runs
+}
+
+// pace slows down who asks too often: answering costs the server time.
+type pace struct {
+	second int64
+	asked  int
+}
+
+func (p *pace) step() {
+	now := time.Now().Unix()
+	if p.second != now {
+		p.second, p.asked = now, 0
+	}
+	if p.asked++; p.asked > perSecond {
+		time.Sleep(slowDown)
+	}
 }
 
 // admit makes room for one more stream; nil when there is none.
@@ -125,7 +143,9 @@ func (n *network) answer(c net.Conn) {
 	turns := make(chan struct{}, maxDials)
 	lines := bufio.NewScanner(c)
 	lines.Buffer(make([]byte, maxQuestion), maxQuestion)
+	var questions pace
 	for lines.Scan() {
+		questions.step()
 		var q question
 		if json.Unmarshal(lines.Bytes(), &q) != nil {
 			return

@@ -174,7 +174,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func TestCodeCallsTheServiceWhileItRuns(t *testing.T) {
-	s := open(t, nil)
+	s := common(t)
 	h := &service{}
 	call := func(p sandbox.Program, client http.Handler) string {
 		t.Helper()
@@ -212,7 +212,7 @@ func TestCodeCallsTheServiceWhileItRuns(t *testing.T) {
 
 // TestNoCallOfTheServiceOutlivesItsRun ends a run while the service is at work.
 func TestNoCallOfTheServiceOutlivesItsRun(t *testing.T) {
-	s := open(t, nil)
+	s := common(t)
 	h := &service{block: make(chan struct{})}
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {

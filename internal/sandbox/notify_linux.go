@@ -61,11 +61,13 @@ func serveConnects(listener *os.File, admit func() (serve func(net.Conn))) {
 	if err != nil {
 		return
 	}
+	var connects pace
 	for {
 		n, ok := nextConnect(listener)
 		if !ok {
 			return
 		}
+		connects.step()
 		if n.id == 0 {
 			continue // the caller was gone before we asked
 		}

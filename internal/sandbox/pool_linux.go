@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -14,6 +15,7 @@ const (
 	freezeAfter = time.Second
 	refillPause = time.Second // after a process could not be started
 	closeWait   = 10 * time.Second
+	starters    = 2 // processes that are started at once
 )
 
 // pool keeps processes, and decides who gets one. A call holds one of Global
@@ -28,11 +30,19 @@ type pool struct {
 	running int              // turns taken
 	calls   map[identity]int // calls of a program, waiting ones included
 	waiting []chan struct{}  // for a turn, first come first
+	wanting []chan fresh     // for a blank process, first come first
+	making  int              // processes that are being started
 	closed  bool
 
-	refill chan struct{} // asks for blank processes
-	stop   context.CancelFunc
-	done   sync.WaitGroup
+	more *sync.Cond // tells the starters that more blank processes are wanted
+	stop context.CancelFunc
+	done sync.WaitGroup
+}
+
+// fresh is a blank process, or why there is none.
+type fresh struct {
+	process *process
+	err     error
 }
 
 // identity is a program whatever its version.
@@ -49,12 +59,17 @@ func (s *Sandbox) take(ctx context.Context, p Program) (*process, error) {
 	proc, err := s.find(ctx, p)
 	if err != nil {
 		s.giveTurn(p.identity())
-		if ctx.Err() != nil {
-			return nil, ErrBusy
-		}
 		return nil, err
 	}
 	return proc, nil
+}
+
+// lateness is the error of a call that waited until ctx ended.
+func lateness(ctx context.Context) error {
+	if errors.Is(context.Cause(ctx), context.Canceled) {
+		return context.Canceled
+	}
+	return ErrBusy
 }
 
 // turn waits until one more call may run.
@@ -91,11 +106,11 @@ func (s *Sandbox) turn(ctx context.Context, who identity) error {
 		s.pool.waiting = slices.Delete(s.pool.waiting, i, i+1)
 		s.pool.leave(who)
 		s.pool.mu.Unlock()
-		return ErrBusy
+		return lateness(ctx)
 	}
 	s.pool.mu.Unlock()
 	s.giveTurn(who) // it came in the same moment
-	return ErrBusy
+	return lateness(ctx)
 }
 
 // giveTurn ends a turn: the first that waits has it next.
@@ -140,35 +155,26 @@ func (s *Sandbox) find(ctx context.Context, program Program) (*process, error) {
 		s.pool.idle[0].kill()
 		s.pool.idle = s.pool.idle[1:]
 	}
-	p := s.pool.popBlank()
-	if p != nil {
-		s.pool.busy[p] = true
-	}
 	s.pool.mu.Unlock()
-	s.askForBlank()
 
-	if p == nil {
-		var err error
-		if p, err = s.startProcess(ctx, s.level); err != nil {
-			return nil, err
-		}
+	p, err := s.takeBlank(ctx)
+	if err != nil {
+		return nil, err
 	}
 	s.pool.mu.Lock()
 	p.bound = Program{Tenant: program.Tenant, ID: program.ID, Version: program.Version}
 	p.calls++
+	p.used = s.settings.Now()
 	s.pool.busy[p] = true
 	closed := s.pool.closed
 	s.pool.mu.Unlock()
-	if closed {
-		p.kill()
-		return nil, ErrClosed
+	err = ErrClosed
+	if !closed {
+		deadline, _ := ctx.Deadline()
+		_ = p.control.SetDeadline(deadline)
+		err = p.bind(program)
 	}
-	if program.Tenant == "" {
-		return p, nil
-	}
-	deadline, _ := ctx.Deadline()
-	_ = p.control.SetDeadline(deadline)
-	if err := p.bind(program); err != nil {
+	if err != nil {
 		p.kill()
 		s.pool.mu.Lock()
 		delete(s.pool.busy, p)
@@ -178,19 +184,63 @@ func (s *Sandbox) find(ctx context.Context, program Program) (*process, error) {
 	return p, nil
 }
 
-func (p *pool) popBlank() *process {
-	if len(p.blank) == 0 {
-		return nil
+// takeBlank waits for a blank process. One that comes too late for this call
+// is kept for the next.
+func (s *Sandbox) takeBlank(ctx context.Context) (*process, error) {
+	s.pool.mu.Lock()
+	defer s.pool.more.Signal()
+	if len(s.pool.blank) > 0 {
+		p := s.pool.blank[0]
+		s.pool.blank = slices.Delete(s.pool.blank, 0, 1)
+		s.pool.mu.Unlock()
+		return p, nil
 	}
-	first := p.blank[0]
-	p.blank = p.blank[1:]
-	return first
+	if s.pool.closed {
+		s.pool.mu.Unlock()
+		return nil, ErrClosed
+	}
+	mine := make(chan fresh, 1)
+	s.pool.wanting = append(s.pool.wanting, mine)
+	s.pool.more.Signal()
+	s.pool.mu.Unlock()
+	select {
+	case f := <-mine:
+		return f.process, f.err
+	case <-ctx.Done():
+	}
+	s.pool.mu.Lock()
+	if i := slices.Index(s.pool.wanting, mine); i >= 0 {
+		s.pool.wanting = slices.Delete(s.pool.wanting, i, i+1)
+	}
+	s.pool.mu.Unlock()
+	select {
+	case f := <-mine: // it came in the same moment
+		s.hand(f)
+	default:
+	}
+	return nil, lateness(ctx)
 }
 
-func (s *Sandbox) askForBlank() {
-	select {
-	case s.pool.refill <- struct{}{}:
+// hand gives a new process to the first that wants one, or keeps it. An error
+// goes to all that want one.
+func (s *Sandbox) hand(f fresh) {
+	s.pool.mu.Lock()
+	defer s.pool.mu.Unlock()
+	switch {
+	case f.err != nil:
+		for _, w := range s.pool.wanting {
+			w <- f
+		}
+		s.pool.wanting = nil
+	case s.pool.closed:
+		f.process.kill()
+	case !f.process.alive():
+		s.pool.more.Signal()
+	case len(s.pool.wanting) > 0:
+		s.pool.wanting[0] <- f
+		s.pool.wanting = s.pool.wanting[1:]
 	default:
+		s.pool.blank = append(s.pool.blank, f.process)
 	}
 }
 
@@ -247,13 +297,9 @@ func (s *Sandbox) buried(p *process) {
 	is := func(q *process) bool { return q == p }
 	s.pool.mu.Lock()
 	s.pool.idle = slices.DeleteFunc(s.pool.idle, is)
-	blanks := len(s.pool.blank)
 	s.pool.blank = slices.DeleteFunc(s.pool.blank, is)
-	refill := len(s.pool.blank) < blanks
 	s.pool.mu.Unlock()
-	if refill {
-		s.askForBlank()
-	}
+	s.pool.more.Signal()
 	_ = p.pidfd.Close()
 	if p.memory != nil {
 		_ = p.memory.Close()
@@ -261,56 +307,37 @@ func (s *Sandbox) buried(p *process) {
 	s.slots.give(p.slot)
 }
 
-// keepBlank starts blank processes, one after another, until ctx ends.
-func (s *Sandbox) keepBlank(ctx context.Context) {
+// keepStarting starts processes until the Sandbox is closed: for those that
+// want one, and so many more that the next will not have to wait.
+func (s *Sandbox) keepStarting(ctx context.Context) {
 	failing := false
 	for {
 		s.pool.mu.Lock()
-		missing := len(s.pool.blank) < s.settings.Blank
-		s.pool.mu.Unlock()
-		if !missing {
-			select {
-			case <-ctx.Done():
-				return
-			case <-s.pool.refill:
-				continue
-			}
+		for !s.pool.closed && len(s.pool.blank)+s.pool.making >= s.settings.Blank+len(s.pool.wanting) {
+			s.pool.more.Wait()
 		}
-		p, err := s.startProcess(ctx, s.level)
-		if ctx.Err() != nil {
-			if p != nil {
-				p.kill()
-			}
+		if s.pool.closed {
+			s.pool.mu.Unlock()
 			return
 		}
-		if err != nil {
+		s.pool.making++
+		s.pool.mu.Unlock()
+		p, err := s.startProcess(ctx, s.level)
+		s.pool.mu.Lock()
+		s.pool.making--
+		s.pool.mu.Unlock()
+		s.hand(fresh{p, err})
+		if err != nil && ctx.Err() == nil {
 			if !failing {
 				s.settings.Log.Error("a process for code of tenants could not be started", "error", err)
 			}
-			failing = true
 			select {
 			case <-ctx.Done():
-				return
 			case <-time.After(refillPause):
 			}
-			continue
 		}
-		failing = false
-		s.pool.mu.Lock()
-		s.pool.blank = append(s.pool.blank, p)
-		dead := !p.alive()
-		s.pool.mu.Unlock()
-		if dead {
-			s.buriedLate(p)
-		}
+		failing = err != nil
 	}
-}
-
-// buriedLate takes out a process that ended before it was put in.
-func (s *Sandbox) buriedLate(p *process) {
-	s.pool.mu.Lock()
-	defer s.pool.mu.Unlock()
-	s.pool.blank = slices.DeleteFunc(s.pool.blank, func(q *process) bool { return q == p })
 }
 
 // sweep ends processes that were idle for too long or are too old, and stops

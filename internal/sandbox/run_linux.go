@@ -101,7 +101,7 @@ func (p *process) await(n nonce) (out Outcome, reuse bool, err error) {
 			return out, true, nil
 		case frameThrown, frameFatal:
 			out.Thrown = &Thrown{}
-			if err := json.Unmarshal(payload, out.Thrown); err != nil {
+			if err := json.Unmarshal(payload, out.Thrown); err != nil || !out.Thrown.bounded() {
 				out.Thrown = nil
 				return out, false, errProtocol
 			}
@@ -116,6 +116,11 @@ func (p *process) await(n nonce) (out Outcome, reuse bool, err error) {
 			return out, false, errProtocol
 		}
 	}
+}
+
+// bounded tells whether what was thrown is no longer than the runtime lets it be.
+func (t *Thrown) bounded() bool {
+	return len(t.Name) <= 1<<10 && len(t.Message) <= 64<<10 && len(t.Errors) <= 256<<10
 }
 
 // failures are what the runner reports by number.

@@ -49,14 +49,16 @@ func newSandbox(ctx context.Context, settings Settings, best Level) (*Sandbox, e
 	}}}
 	s.pool.busy = make(map[*process]bool)
 	s.pool.calls = make(map[identity]int)
-	s.pool.refill = make(chan struct{}, 1)
+	s.pool.more = sync.NewCond(&s.pool.mu)
 	if err := s.probe(ctx, best); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	s.metrics = newMetrics(s, settings.Metrics)
 	background, stop := context.WithCancel(context.Background())
 	s.pool.stop = stop
-	s.pool.done.Go(func() { s.keepBlank(background) })
+	for range starters {
+		s.pool.done.Go(func() { s.keepStarting(background) })
+	}
 	s.pool.done.Go(func() { s.keepSweeping(background) })
 	return s, nil
 }
@@ -72,12 +74,21 @@ func (s *Sandbox) Close() error {
 }
 
 func (s *Sandbox) close() error {
+	s.pool.mu.Lock()
+	s.pool.closed = true
+	for _, turn := range s.pool.waiting {
+		close(turn) // to find it closed
+	}
+	s.pool.running += len(s.pool.waiting)
+	s.pool.waiting = nil
+	s.pool.more.Broadcast()
+	s.pool.mu.Unlock()
+	s.hand(fresh{err: ErrClosed})
 	if s.pool.stop != nil {
 		s.pool.stop()
 		s.pool.done.Wait()
 	}
 	s.pool.mu.Lock()
-	s.pool.closed = true
 	all := slices.Concat(s.pool.blank, s.pool.idle)
 	for p := range s.pool.busy {
 		all = append(all, p)

@@ -2,6 +2,7 @@ package sandbox_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,7 +22,29 @@ func TestMain(m *testing.M) {
 	if helper := os.Getenv("SANDBOX_TEST_HELPER"); helper != "" {
 		os.Exit(help(helper))
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	if shared != nil {
+		if err := shared.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// shared is the sandbox of tests that need none of their own.
+var shared *sandbox.Sandbox
+
+func common(t testing.TB) *sandbox.Sandbox {
+	t.Helper()
+	if shared == nil {
+		s, err := sandbox.New(t.Context(), sandbox.Settings{Runtime: runtimeFolder(t)})
+		if err != nil {
+			t.Fatalf("New: %v", err)
+		}
+		shared = s
+	}
+	return shared
 }
 
 // builtRuntime is where 'make build' leaves the runtime.
@@ -67,8 +90,9 @@ func open(t testing.TB, change func(*sandbox.Settings)) *sandbox.Sandbox {
 // patience is for calls that are not about time.
 const patience = 30 * time.Second
 
+// program has a version that changes with its code.
 func program(tenant, id, version, code string) sandbox.Program {
-	return sandbox.Program{Tenant: tenant, ID: id, Version: version, Sources: map[string]string{"main": code}}
+	return sandbox.Program{Tenant: tenant, ID: id, Version: fmt.Sprintf("%s-%x", version, sha256.Sum256([]byte(code))), Sources: map[string]string{"main": code}}
 }
 
 func input(args any) []byte {
