@@ -193,7 +193,7 @@ func TestAsAnOrdinaryUser(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	args := []string{"-test.v", "-test.run", "^Test(Hostile|NoProcess|Less|Without|Connections|CodeCalls|Nothing|IdleProcesses)"}
+	args := []string{"-test.v", "-test.run", "^Test(Hostile|NoProcess|Less|Without|Connections|CodeCalls|Nothing|IdleProcesses|AProcess)"}
 	if testing.Short() {
 		args = append(args, "-test.short")
 	}

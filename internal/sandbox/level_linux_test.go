@@ -3,6 +3,9 @@ package sandbox_test
 import (
 	"bytes"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -60,5 +63,37 @@ func TestWithoutAWallItSaysSo(t *testing.T) {
 	code := get + `module.exports = () => get('http', { host: 'api.example.com' }).catch((e) => e.code)`
 	if got := value(t, s, program("t", "x", "1", code), nil); got != `"EACCES"` {
 		t.Errorf("a connection: got %s, want it asked of the dialler", got)
+	}
+}
+
+// TestAProcessHasNothingLeft looks at a process from outside.
+func TestAProcessHasNothingLeft(t *testing.T) {
+	s := common(t)
+	var blank []int
+	eventually(t, "a process is ready", func() bool { blank, _, _ = s.PIDs(); return len(blank) > 0 })
+	folder := filepath.Join("/proc", strconv.Itoa(blank[0]))
+	status, err := os.ReadFile(filepath.Join(folder, "status"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	limits, err := os.ReadFile(filepath.Join(folder, "limits"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := strings.Join(strings.Fields(string(status)+string(limits)), " ")
+	for _, want := range []string{
+		"NoNewPrivs: 1", "Seccomp: 2", "CapInh: 0000000000000000 CapPrm: 0000000000000000 CapEff: 0000000000000000 CapBnd: 0000000000000000 CapAmb: 0000000000000000",
+		"Max data size 268435456 268435456", "Max processes 16 16", "Max open files 256 256", "Max file size 0 0", "Max core file size 1 1", "Max locked memory 0 0",
+	} {
+		if !strings.Contains(found, want) {
+			t.Errorf("a process does not have %q: %s", want, found)
+		}
+	}
+	if os.Getuid() == 0 && !strings.Contains(found, "Uid: 9000") {
+		t.Errorf("a process is no user of its own: %s", found)
+	}
+	// Undumpable: what there is to read of it belongs to root.
+	if _, err := os.ReadFile(filepath.Join(folder, "environ")); os.Getuid() != 0 && err == nil {
+		t.Error("its environment can be read by its own user")
 	}
 }

@@ -35,14 +35,22 @@ const (
 // first bytes say: asking for destinations, taking one that was dialled, or
 // calling the handler of the call that runs.
 type network struct {
-	dial func(ctx context.Context, host string, port int) (net.Conn, error)
-	ctx  context.Context // ends with the process
+	dial func(ctx context.Context, tenant, host string, port int) (net.Conn, error) // nil refuses all
+	ctx  context.Context                                                            // ends with the process
 
 	mu      sync.Mutex // guards what follows
+	tenant  string     // whose code it is; "" before there is any
 	streams int
 	dialled int                 // connections to destinations, and those being made
 	tickets map[string]net.Conn // dialled, and not yet taken
 	service *service            // of the call that runs
+}
+
+// bind says whose code it is, before there is any.
+func (n *network) bind(tenant string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.tenant = tenant
 }
 
 // pace slows down who asks too often: answering costs the server time.
@@ -171,6 +179,7 @@ func (n *network) open(q question) told {
 		return told{ID: q.ID, Code: "EINVAL"}
 	}
 	n.mu.Lock()
+	tenant := n.tenant
 	full := n.dialled >= maxConnections
 	if !full {
 		n.dialled++
@@ -181,7 +190,11 @@ func (n *network) open(q question) told {
 	}
 	ctx, cancel := context.WithTimeout(n.ctx, dialWait)
 	defer cancel()
-	remote, err := n.dial(ctx, q.Host, q.Port)
+	var remote net.Conn
+	var err error = refusedDial{}
+	if n.dial != nil && tenant != "" {
+		remote, err = n.dial(ctx, tenant, q.Host, q.Port)
+	}
 	if err != nil {
 		n.done()
 		return told{ID: q.ID, Code: errnoOf(ctx, err)}
@@ -210,6 +223,12 @@ func (n *network) open(q question) told {
 	address, _, _ := net.SplitHostPort(remote.RemoteAddr().String())
 	return told{ID: q.ID, Ticket: ticket, Address: address}
 }
+
+// refusedDial is the error where there is no way out.
+type refusedDial struct{}
+
+func (refusedDial) Error() string { return "connections are refused" }
+func (refusedDial) Errno() string { return "EACCES" }
 
 func (n *network) done() {
 	n.mu.Lock()

@@ -29,7 +29,6 @@ type process struct {
 	slot    int
 	memory  *os.File // its entry of /proc, opened while it surely was this process
 	network *network
-	tenant  string // set once, when bound
 	dead    chan struct{}
 	words   []byte // the last on standard error; set before dead is closed
 
@@ -64,12 +63,7 @@ func (s *Sandbox) startProcess(ctx context.Context, level Level) (*process, erro
 	}
 	p := &process{started: st, slot: slot, dead: make(chan struct{}), born: s.settings.Now()}
 	alive, gone := context.WithCancel(context.Background())
-	p.network = &network{ctx: alive, tickets: map[string]net.Conn{}, dial: func(ctx context.Context, host string, port int) (net.Conn, error) {
-		if s.settings.Dial == nil {
-			return nil, refusedDial{}
-		}
-		return s.settings.Dial(ctx, p.tenant, host, port)
-	}}
+	p.network = &network{ctx: alive, tickets: map[string]net.Conn{}, dial: s.settings.Dial}
 	p.memory, _ = os.Open(filepath.Join("/proc", strconv.Itoa(p.pid), "statm"))
 	go func() {
 		waitFor(p.pidfd)
@@ -93,12 +87,6 @@ func (s *Sandbox) startProcess(ctx context.Context, level Level) (*process, erro
 	}
 	return p, nil
 }
-
-// refusedDial is the error where there is no way out.
-type refusedDial struct{}
-
-func (refusedDial) Error() string { return "connections are refused" }
-func (refusedDial) Errno() string { return "EACCES" }
 
 // acceptConnects stands in for notifications where there is no filter.
 func acceptConnects(l net.Listener, admit func() func(net.Conn)) {
@@ -217,7 +205,7 @@ func (p *process) occupies() int64 {
 
 // bind gives a blank process its program, for life.
 func (p *process) bind(program Program) error {
-	p.tenant = program.Tenant
+	p.network.bind(program.Tenant)
 	text, err := json.Marshal(program.Sources)
 	if err != nil {
 		return err

@@ -51,6 +51,10 @@ func prepareRoot(s Settings) (root string, libraries []string, err error) {
 	if scratch == "" {
 		scratch = os.TempDir()
 	}
+	scratch, err = filepath.Abs(scratch)
+	if err != nil {
+		return "", nil, err
+	}
 	if err := os.MkdirAll(scratch, 0o700); err != nil {
 		return "", nil, fmt.Errorf("make the scratch folder: %w", plainError(err))
 	}
@@ -169,7 +173,7 @@ func copyFile(from, to string, mode fs.FileMode) error {
 }
 
 // copyTree copies the plain files of a folder. Links are left out: they could
-// lead anywhere.
+// lead anywhere. So is what is hidden at the top: npm keeps its passwords there.
 func copyTree(from, to string) error {
 	return filepath.WalkDir(from, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -179,7 +183,12 @@ func copyTree(from, to string) error {
 		if err != nil {
 			return err
 		}
+		hidden := strings.HasPrefix(name, ".") && name != "." && !strings.ContainsRune(name, filepath.Separator)
 		switch {
+		case hidden && d.IsDir():
+			return fs.SkipDir
+		case hidden:
+			return nil
 		case d.IsDir():
 			return makeFolder(filepath.Join(to, name))
 		case d.Type().IsRegular():
