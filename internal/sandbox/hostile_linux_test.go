@@ -159,6 +159,9 @@ func TestHostileCode(t *testing.T) {
 		}
 	}
 	t.Run("hardened", func(t *testing.T) { testHostileCode(t, false) })
+	if testing.Short() {
+		return
+	}
 	t.Run("jit", func(t *testing.T) { testHostileCode(t, true) })
 }
 

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -238,7 +239,7 @@ func (w work) landlock() error {
 		paths[i] = readable{path: filepath.Clean(r.Path), exec: r.Exec, folder: r.Folder}
 	}
 	err := landlock(paths)
-	if err == unix.ENOSYS && (w.Level == Full || w.User != 0) {
+	if errors.Is(err, unix.ENOSYS) && (w.Level == Full || w.User != 0) {
 		return nil // the root holds nothing else anyway
 	}
 	return err
