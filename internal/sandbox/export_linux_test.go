@@ -47,7 +47,7 @@ func (s *Sandbox) KillLauncher() {
 }
 
 // Root is the prepared folder.
-func (s *Sandbox) Root() string { return s.launcher.plan.Root }
+func (s *Sandbox) Root() string { return s.root.folder }
 
 // EnterGroup enters a group below the folder that is ours.
 func EnterGroup(top, own string, ours func(string) bool, pid, dataMiB int) (folder string, leave func()) {

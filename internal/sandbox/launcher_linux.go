@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"runtime"
 	"strconv"
 	"sync"
@@ -80,6 +81,9 @@ func launch(argument string) {
 	// The kernel ends the sandboxes when the thread that made them ends; this
 	// one lasts as long as the process.
 	runtime.LockOSThread()
+	// Whoever stops the server, with all of its processes, gives it the time to
+	// finish what runs. Caught, not ignored: ignoring would be inherited.
+	signal.Notify(make(chan os.Signal, 1), unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
 	var p plan
 	if json.Unmarshal([]byte(argument), &p) != nil {
 		return

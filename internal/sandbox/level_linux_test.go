@@ -89,6 +89,9 @@ func TestAProcessHasNothingLeft(t *testing.T) {
 			t.Errorf("a process does not have %q: %s", want, found)
 		}
 	}
+	if score, err := os.ReadFile(filepath.Join(folder, "oom_score_adj")); err != nil || string(score) != "1000\n" {
+		t.Errorf("when memory is short it goes at %q, %v; want 1000", score, err)
+	}
 	if os.Getuid() == 0 && !strings.Contains(found, "Uid: 9000") {
 		t.Errorf("a process is no user of its own: %s", found)
 	}

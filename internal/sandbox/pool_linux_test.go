@@ -212,3 +212,48 @@ func TestRunsAreCounted(t *testing.T) {
 		}
 	}
 }
+
+// recorder keeps the frames that the runner writes, to use them again.
+const recorder = `const fs = process.binding('fs');
+const write = fs.writeBuffer;
+let kept = null;
+fs.writeBuffer = function recorded(fd, buffer, ...rest) {
+	if (fd === 3 && buffer[4] === 2) kept = Buffer.from(buffer);
+	return write.call(fs, fd, buffer, ...rest);
+};
+const replay = () => { if (kept) process.mainModule.require('fs').writeSync(3, kept); };
+`
+
+func TestAnAnswerCannotBeUsedAgain(t *testing.T) {
+	s := common(t)
+	p := program("t", "replay", "1", recorder+`module.exports = ({ args }) => { setInterval(replay, 1); return args }`)
+	broke := 0
+	for i := range 20 {
+		mine := fmt.Sprint("call ", i)
+		out, err := run(t, s, p, mine)
+		// The timer that a call left has its turn at the beginning of the next.
+		switch got := told(out, err); got {
+		case fmt.Sprintf("value %q", mine):
+		case "broke":
+			broke++
+		default:
+			t.Errorf("%s: got %s, want its own answer or none", mine, got)
+		}
+	}
+	if broke == 0 {
+		t.Error("no old answer was ever sent: the test tries nothing")
+	}
+}
+
+func TestAProcessThatTalksBetweenCallsIsNotUsedAgain(t *testing.T) {
+	s := common(t)
+	code, err := hostile.ReadFile("testdata/hostile/frames-twice.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := program("t", "twice", "1", string(code)+"\nconst me = Math.random(); module.exports = () => me;")
+	first := value(t, s, p, nil)
+	if second := value(t, s, p, nil); second == first {
+		t.Error("its second answer was taken for that of the next call")
+	}
+}

@@ -34,7 +34,11 @@ func (s *Sandbox) probe(ctx context.Context, best Level) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		missing = errors.Join(missing, fmt.Errorf("level %s: %w", level, err))
+		if missing == nil {
+			missing = fmt.Errorf("level %s: %w", level, err)
+		} else {
+			missing = fmt.Errorf("%w; level %s: %w", missing, level, err)
+		}
 	}
 	return fmt.Errorf("code of tenants cannot be sandboxed well enough on this machine: %w", missing)
 }

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -44,44 +43,82 @@ var static = map[string]string{
 	"proc/self/stat": "1 (node) R 0 1 1 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 11 0 0 268435456 8192 18446744073709551615 0 0 0 0 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n",
 }
 
-// prepareRoot builds the folder that sandboxes have for a root, and returns it
-// with the libraries that node is linked with.
-func prepareRoot(s Settings) (root string, libraries []string, err error) {
+// preparedRoot is the folder that sandboxes have for a root.
+type preparedRoot struct {
+	folder    string
+	libraries []string // what node is linked with, as paths of this machine
+	lock      *os.File // held while the folder is in use
+}
+
+// prepareRoot builds the folder.
+func prepareRoot(s Settings) (r preparedRoot, err error) {
 	scratch := s.Scratch
 	if scratch == "" {
 		scratch = os.TempDir()
 	}
-	scratch, err = filepath.Abs(scratch)
-	if err != nil {
-		return "", nil, err
+	if scratch, err = filepath.Abs(scratch); err != nil {
+		return r, err
 	}
 	if err := os.MkdirAll(scratch, 0o700); err != nil {
-		return "", nil, fmt.Errorf("make the scratch folder: %w", plainError(err))
+		return r, fmt.Errorf("make the scratch folder: %w", plainError(err))
 	}
-	sweepRoots(scratch)
-	root, err = os.MkdirTemp(scratch, rootPrefix+strconv.Itoa(os.Getpid())+"-")
-	if err != nil {
-		return "", nil, fmt.Errorf("make the root of sandboxes: %w", plainError(err))
+	if r.folder, r.lock, err = newRoot(scratch); err != nil {
+		return r, fmt.Errorf("make the root of sandboxes: %w", plainError(err))
 	}
-	if root, err = filepath.EvalSymlinks(root); err != nil {
-		return "", nil, err
+	if r.libraries, err = fillRoot(r.folder, s); err != nil {
+		return r, errors.Join(err, r.remove())
 	}
-	libraries, err = fillRoot(root, s)
-	if err != nil {
-		return "", nil, errors.Join(err, os.RemoveAll(root))
-	}
-	return root, libraries, nil
+	return r, nil
 }
 
-// sweepRoots removes what servers that were killed left behind.
+func (r preparedRoot) remove() error {
+	err := os.RemoveAll(r.folder)
+	return errors.Join(err, r.lock.Close())
+}
+
+// newRoot makes a folder and locks it, and removes those that servers left
+// behind when they were killed: their locks went with them.
+func newRoot(scratch string) (folder string, lock *os.File, err error) {
+	// Between making and locking nobody else sweeps.
+	if all, free := lockFolder(scratch); all != nil {
+		defer all.Close()
+		if free {
+			sweepRoots(scratch)
+		}
+	}
+	if folder, err = os.MkdirTemp(scratch, rootPrefix); err != nil {
+		return "", nil, err
+	}
+	if folder, err = filepath.EvalSymlinks(folder); err != nil {
+		return "", nil, err
+	}
+	lock, free := lockFolder(folder)
+	if !free {
+		return "", nil, errors.New("it cannot be locked")
+	}
+	return folder, lock, nil
+}
+
 func sweepRoots(scratch string) {
 	left, _ := filepath.Glob(filepath.Join(scratch, rootPrefix+"*"))
 	for _, folder := range left {
-		owner, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(folder), rootPrefix), "-")
-		if pid, err := strconv.Atoi(owner); err == nil && errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
+		lock, free := lockFolder(folder)
+		if free {
 			_ = os.RemoveAll(folder)
 		}
+		if lock != nil {
+			_ = lock.Close()
+		}
 	}
+}
+
+// lockFolder opens a folder and tells whether it could be locked.
+func lockFolder(folder string) (lock *os.File, free bool) {
+	f, err := os.Open(folder)
+	if err != nil {
+		return nil, false
+	}
+	return f, unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil
 }
 
 func fillRoot(root string, s Settings) ([]string, error) {

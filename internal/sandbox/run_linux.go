@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Run runs one entry of a program. What code did is in the Outcome, or a
@@ -84,7 +85,7 @@ func (p *process) await(n nonce) (out Outcome, reuse bool, err error) {
 		}
 		switch kind {
 		case frameConsole:
-			if seen += len(payload); seen > 4*maxConsole || !json.Valid(payload) || bytes.ContainsAny(payload, "\n\r") {
+			if seen += len(payload); seen > 4*maxConsole || !isJSON(payload) || bytes.ContainsAny(payload, "\n\r") {
 				return out, false, errProtocol
 			}
 			if len(out.Console)+len(payload) < maxConsole {
@@ -94,7 +95,7 @@ func (p *process) await(n nonce) (out Outcome, reuse bool, err error) {
 			if len(payload) == 0 {
 				return out, true, nil
 			}
-			if !json.Valid(payload) {
+			if !isJSON(payload) {
 				return out, false, errProtocol
 			}
 			out.Value = payload
@@ -117,6 +118,8 @@ func (p *process) await(n nonce) (out Outcome, reuse bool, err error) {
 		}
 	}
 }
+
+func isJSON(text []byte) bool { return utf8.Valid(text) && json.Valid(text) }
 
 // bounded tells whether what was thrown is no longer than the runtime lets it be.
 func (t *Thrown) bounded() bool {

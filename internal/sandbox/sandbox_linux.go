@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -18,6 +17,7 @@ const firstUser = 900_000
 type Sandbox struct {
 	settings Settings
 	level    Level
+	root     preparedRoot
 	launcher *launcher
 	slots    slots
 	pool     pool
@@ -36,7 +36,7 @@ func New(ctx context.Context, settings Settings) (*Sandbox, error) {
 // newSandbox tries the levels from best on.
 func newSandbox(ctx context.Context, settings Settings, best Level) (*Sandbox, error) {
 	settings = settings.filled()
-	root, libraries, err := prepareRoot(settings)
+	root, err := prepareRoot(settings)
 	if err != nil {
 		return nil, err
 	}
@@ -44,8 +44,8 @@ func newSandbox(ctx context.Context, settings Settings, best Level) (*Sandbox, e
 	if !settings.JIT {
 		node = append(node, "--jitless")
 	}
-	s := &Sandbox{settings: settings, launcher: &launcher{plan: plan{
-		Root: root, Libraries: libraries, Node: node, DataMiB: settings.DataMiB, JIT: settings.JIT, FirstUser: firstUser,
+	s := &Sandbox{settings: settings, root: root, launcher: &launcher{plan: plan{
+		Root: root.folder, Libraries: root.libraries, Node: node, DataMiB: settings.DataMiB, JIT: settings.JIT, FirstUser: firstUser,
 	}}}
 	s.pool.busy = make(map[*process]bool)
 	s.pool.calls = make(map[identity]int)
@@ -107,7 +107,7 @@ func (s *Sandbox) close() error {
 	s.launcher.mu.Lock()
 	s.launcher.end()
 	s.launcher.mu.Unlock()
-	if err := os.RemoveAll(s.launcher.plan.Root); err != nil {
+	if err := s.root.remove(); err != nil {
 		return fmt.Errorf("remove the root of sandboxes: %w", err)
 	}
 	return nil
