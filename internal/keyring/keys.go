@@ -101,15 +101,13 @@ func (k *Keys) Open(record, field string, sealed []byte) ([]byte, error) {
 	if len(sealed) == 0 || sealed[0] != formatData {
 		return nil, &OpenError{Record: record, Field: field}
 	}
-	sets, binding := k.current.Load(), bind(dataLabel, k.tenant, record, field)
-	plaintext, err := sets.aead.Decrypt(sealed[1:], binding)
-	if err != nil && sets.before != nil {
-		plaintext, err = sets.before.aead.Decrypt(sealed[1:], binding)
+	binding := bind(dataLabel, k.tenant, record, field)
+	for sets := k.current.Load(); sets != nil; sets = sets.before {
+		if plaintext, err := sets.aead.Decrypt(sealed[1:], binding); err == nil {
+			return plaintext, nil
+		}
 	}
-	if err != nil {
-		return nil, &OpenError{Record: record, Field: field}
-	}
-	return plaintext, nil
+	return nil, &OpenError{Record: record, Field: field}
 }
 
 // Fingerprint returns 32 bytes that are equal for equal values of a kind

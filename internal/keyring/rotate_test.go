@@ -532,3 +532,42 @@ func TestEveryFailureOfStatusIsReported(t *testing.T) {
 		}
 	}
 }
+
+// A request may have read a row before it was sealed anew, and open it when one
+// rotation has ended and the next has begun.
+func TestWhatARequestHasReadOpensThroughSeveralRotations(t *testing.T) {
+	w := newWorld(t)
+	ring := w.open(keyring.Options{CacheFor: time.Second})
+	tenant := w.tenant()
+	keys, err := ring.For(t.Context(), tenant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := keys.Seal("record", keyring.FieldTokenData, []byte("value"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun := w.clock.Now()
+	for range 2 {
+		if err := ring.RotateTenant(t.Context(), tenant, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := ring.RetireTenant(t.Context(), tenant); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if took := w.clock.Now().Sub(begun); took > 25*time.Second {
+		t.Fatalf("two rotations took %v, which is too long for this test", took)
+	}
+	if got, err := keys.Open("record", keyring.FieldTokenData, read); err != nil || string(got) != "value" {
+		t.Errorf("Open after two rotations = %q, %v", got, err)
+	}
+	// Two further changes of the keys, behind its time, and it is gone.
+	w.clock.Advance(time.Minute)
+	if err := ring.RotateTenant(t.Context(), tenant, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := keys.Open("record", keyring.FieldTokenData, read); !errors.Is(err, keyring.ErrDamaged) {
+		t.Errorf("Open a minute later = %v, want ErrDamaged", err)
+	}
+}

@@ -59,8 +59,12 @@ func (r *Ring) refresh(ctx context.Context, tenant string) (*Keys, error) {
 }
 
 // stillOpening is how long keys that were replaced go on opening what requests
-// under way have read.
-const stillOpening = 30 * time.Second
+// under way have read. A rotation may be followed by another at once, so that
+// several generations of keys are among them; beyond so many the oldest goes.
+const (
+	stillOpening   = 30 * time.Second
+	maxGenerations = 16
+)
 
 // learn replaces the keys by those that were read, unless newer ones came in
 // between.
@@ -72,14 +76,25 @@ func (k *Keys) learn(sets *keySets) {
 		}
 		next := *sets
 		if current.version < sets.version {
-			replaced := *current
-			replaced.before = nil // two generations are enough, and more would never go
-			next.before, next.beforeEnds = &replaced, sets.checked.Add(stillOpening)
+			next.before, next.beforeEnds = current.opening(sets.checked, maxGenerations), sets.checked.Add(stillOpening)
 		}
 		if k.current.CompareAndSwap(current, &next) {
 			return
 		}
 	}
+}
+
+// opening returns the keys without those before them whose time is over, or
+// that are too many.
+func (k *keySets) opening(now time.Time, generations int) *keySets {
+	kept := *k
+	if generations == 1 || now.After(k.beforeEnds) {
+		kept.before = nil
+	}
+	if kept.before != nil {
+		kept.before = kept.before.opening(now, generations-1)
+	}
+	return &kept
 }
 
 // load reads a tenant's keysets and unwraps them; those that are known already
