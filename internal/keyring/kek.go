@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
@@ -11,10 +12,16 @@ import (
 // tries bounds how often a change is begun again because rows changed meanwhile.
 const tries = 10
 
-// again runs do until it meets no conflict.
-func again(do func() error) (err error) {
-	for range tries {
-		if err = do(); !errors.Is(err, store.ErrConflict) {
+// again runs do until it meets no conflict. Work of this kind is long, and
+// stands behind no request: a store that is busy, or away for a moment, is
+// waited for.
+func (r *Ring) again(ctx context.Context, do func() error) (err error) {
+	for n := range tries {
+		if err = do(); errors.Is(err, store.ErrUnavailable) {
+			if stopped := r.wait(ctx, min(20*time.Millisecond<<n, 2*time.Second)); stopped != nil {
+				return err
+			}
+		} else if !errors.Is(err, store.ErrConflict) {
 			return err
 		}
 	}
@@ -72,7 +79,7 @@ func (r *Ring) RotateKEK(ctx context.Context, progress func(wrapped int)) error 
 // rewrap wraps the keysets of one tenant with the primary KEK and returns how
 // many were not.
 func (r *Ring) rewrap(ctx context.Context, tenant string) (n int, err error) {
-	err = again(func() error {
+	err = r.again(ctx, func() error {
 		rows, err := r.keysets(ctx, tenant)
 		if err != nil {
 			return err

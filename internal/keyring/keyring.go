@@ -87,6 +87,10 @@ type Options struct {
 	// whether they changed; 0 means 30 seconds. A rotation waits twice as long
 	// wherever another node, or a running request, could hold older keys.
 	CacheFor time.Duration
+	// Requests is how long a request may take from sealing a value to storing
+	// it. An old key is not destroyed before that time has passed since values
+	// were last sealed with it: what came in later would be lost.
+	Requests time.Duration
 	// Wait pauses a rotation; nil means a timer.
 	Wait func(ctx context.Context, d time.Duration) error
 }
@@ -98,6 +102,7 @@ type Ring struct {
 	now      func() time.Time
 	wait     func(context.Context, time.Duration) error
 	cacheFor time.Duration
+	requests time.Duration
 
 	tenants *lru[string, *Keys]
 	loads   flights[string, *Keys]
@@ -122,7 +127,7 @@ func Open(ctx context.Context, kms KMS, s store.Store, o Options) (*Ring, error)
 		o.Wait = pause
 	}
 	r := &Ring{
-		kms: kms, store: s, now: o.Now, wait: o.Wait, cacheFor: o.CacheFor,
+		kms: kms, store: s, now: o.Now, wait: o.Wait, cacheFor: o.CacheFor, requests: o.Requests,
 		tenants: newLRU[string, *Keys](o.CacheTenants),
 		epochs:  newLRU[epochID, *EpochKey](4 * o.CacheTenants),
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/tink-crypto/tink-go/v2/aead"
 	"github.com/tink-crypto/tink-go/v2/keyset"
@@ -42,6 +43,9 @@ type Rotation struct {
 	Made  store.Time `json:"made"`  // when it was made
 	Old   store.Time `json:"old"`   // when the key before it was made
 	Since store.Time `json:"since"` // when the phase began
+	// Promoted is when the new key began to seal; no time in marks of older
+	// releases.
+	Promoted store.Time `json:"promoted,omitempty"`
 	// How many rows have been looked at, sealed anew and found damaged. What
 	// is damaged stays as it is, and so does the key that it names.
 	Seen     int64 `json:"seen"`
@@ -96,7 +100,7 @@ func (r *Ring) step(ctx context.Context, tenant string) (at Rotation, err error)
 			return at, err
 		}
 		return r.changeKeys(ctx, tenant, at.Phase, func(m *keyset.Manager, _ store.Keyset, at *Rotation) error {
-			at.Phase = Promoted
+			at.Phase, at.Promoted = Promoted, store.At(r.now())
 			return m.SetPrimary(at.Key)
 		})
 	case Promoted:
@@ -128,9 +132,10 @@ func (r *Ring) step(ctx context.Context, tenant string) (at Rotation, err error)
 }
 
 // RetireTenant destroys a tenant's old data keys, the last step of a rotation.
-// It looks at every value first: ErrInUse when one still names an old key, and
-// then the next RotateTenant goes through all rows once more. ErrNotRotated
-// when there is no rotation that is Resealed.
+// It waits until no request from before is left, and looks at every value:
+// ErrInUse when one still names an old key, and then the next RotateTenant goes
+// through all rows once more. ErrNotRotated when there is no rotation that is
+// Resealed.
 func (r *Ring) RetireTenant(ctx context.Context, tenant string) error {
 	at, err := r.rotation(ctx, tenant)
 	if err != nil {
@@ -138,6 +143,10 @@ func (r *Ring) RetireTenant(ctx context.Context, tenant string) error {
 	}
 	if at.Phase != Resealed {
 		return ErrNotRotated
+	}
+	// A request that sealed a value before may still be about to store it.
+	if err := r.outwait(ctx, at.Promoted, 2*r.cacheFor+r.requests); err != nil {
+		return err
 	}
 	uses, err := r.uses(ctx, tenant)
 	if err != nil {
@@ -199,7 +208,11 @@ func putRotation(ctx context.Context, tx store.Tx, at Rotation) error {
 // settle waits until whoever held keys at that instant holds them no more. A
 // clock that was set back makes it no longer than it is at most.
 func (r *Ring) settle(ctx context.Context, since store.Time) error {
-	full := 2 * r.cacheFor
+	return r.outwait(ctx, since, 2*r.cacheFor)
+}
+
+// outwait waits until so much time has passed since an instant.
+func (r *Ring) outwait(ctx context.Context, since store.Time, full time.Duration) error {
 	left := since.Time().Add(full).Sub(r.now())
 	if left <= 0 {
 		return nil
@@ -211,7 +224,7 @@ func (r *Ring) settle(ctx context.Context, since store.Time) error {
 // unless another run was faster and the phase is not from any more.
 func (r *Ring) changeKeys(ctx context.Context, tenant string, from Phase,
 	change func(*keyset.Manager, store.Keyset, *Rotation) error) (at Rotation, err error) {
-	err = again(func() error {
+	err = r.again(ctx, func() error {
 		rows, err := r.keysets(ctx, tenant)
 		if err != nil {
 			return err
@@ -257,7 +270,7 @@ func (r *Ring) changeKeys(ctx context.Context, tenant string, from Phase,
 // advance goes from one phase to another, unless another run was faster.
 // Sealing anew always begins with the first row.
 func (r *Ring) advance(ctx context.Context, tenant string, from, to Phase) (at Rotation, err error) {
-	err = again(func() error {
+	err = r.again(ctx, func() error {
 		return r.store.Update(ctx, tenant, func(tx store.Tx) error {
 			if at, err = readRotation(ctx, tx); err != nil || at.Phase != from {
 				return err
@@ -279,7 +292,7 @@ func (r *Ring) reseal(ctx context.Context, tenant string) (at Rotation, err erro
 	if err != nil {
 		return at, err
 	}
-	err = again(func() error {
+	err = r.again(ctx, func() error {
 		return r.store.Update(ctx, tenant, func(tx store.Tx) error {
 			if at, err = readRotation(ctx, tx); err != nil {
 				return err

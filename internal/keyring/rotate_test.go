@@ -571,3 +571,23 @@ func TestWhatARequestHasReadOpensThroughSeveralRotations(t *testing.T) {
 		t.Errorf("Open a minute later = %v, want ErrDamaged", err)
 	}
 }
+
+func TestAnOldKeyOutlivesTheRequestsThatSealedWithIt(t *testing.T) {
+	w := newWorld(t)
+	ring := w.open(keyring.Options{CacheFor: time.Second, Requests: 90 * time.Second})
+	tenant := w.tenant()
+	var promoted time.Time
+	if err := ring.RotateTenant(t.Context(), tenant, func(at keyring.Rotation) {
+		if at.Phase == keyring.Promoted {
+			promoted = w.clock.Now()
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := ring.RetireTenant(t.Context(), tenant); err != nil {
+		t.Fatal(err)
+	}
+	if waited := w.clock.Now().Sub(promoted); waited < 92*time.Second || waited > 95*time.Second {
+		t.Errorf("the old key was destroyed %v after the new one began to seal, want 92 s", waited)
+	}
+}

@@ -114,7 +114,7 @@ func (s *Server) rotateTenant(w http.ResponseWriter, r *http.Request, _ access.C
 		if err != nil {
 			return nil, err
 		}
-		say("destroying the old key")
+		say("destroying the old key, once no request from before is under way")
 		return nil, s.ring.RetireTenant(r.Context(), tenant)
 	})
 }

@@ -45,6 +45,10 @@ type Options struct {
 	// whether they changed; 0 means two seconds. A rotation waits for it to
 	// pass, several times.
 	KeyCache time.Duration
+	// Requests is how long a request may be under way before an old key is
+	// destroyed without it; 0 means what the time-outs allow, or nothing for
+	// servers that choose their own KeyCache.
+	Requests time.Duration
 }
 
 // Server is a server that listens. Run serves.
@@ -103,6 +107,9 @@ func New(ctx context.Context, c *config.Config, o Options) (_ *Server, err error
 	}
 	if o.KeyCache == 0 {
 		o.KeyCache = 2 * time.Second
+		if o.Requests == 0 {
+			o.Requests = c.ReadTimeout + c.WriteTimeout
+		}
 	}
 	s := &Server{config: c, options: o, log: o.Logger, now: o.Now, started: o.Now(), registry: newRegistry(o.Version)}
 	defer func() {

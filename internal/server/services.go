@@ -39,7 +39,7 @@ func (s *Server) connect(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if s.ring, err = keyring.Open(ctx, s.kms, s.store, keyring.Options{Now: s.now, CacheFor: s.options.KeyCache}); err != nil {
+	if s.ring, err = keyring.Open(ctx, s.kms, s.store, keyring.Options{Now: s.now, CacheFor: s.options.KeyCache, Requests: s.options.Requests}); err != nil {
 		return err
 	}
 	o := audit.Options{Now: s.now, Logger: s.log, Metrics: s.registry}
