@@ -18,7 +18,10 @@ const { parse, stringify } = JSON;
 const connect = net.Socket.prototype.connect;
 const connectTLS = tls.connect;
 
+let used = false; // since the process began
+
 function open(kind) {
+  used = true;
   const socket = new net.Socket();
   socket[inner] = true;
   connect.call(socket, PARENT);
@@ -146,7 +149,12 @@ function request({ method, path, headers, body }) {
 }
 
 // endCall closes the connections to the service; the parent does so too.
-const endCall = () => api.destroy();
+function endCall() {
+  if (used) api.destroy();
+}
+
+// wasUsed tells whether there may be connections that the other side closed.
+const wasUsed = () => used;
 
 function install() {
   net.Socket.prototype.connect = patchedConnect;
@@ -163,4 +171,4 @@ function install() {
   https.globalAgent = new https.Agent({ keepAlive: true });
 }
 
-module.exports = { endCall, install, request };
+module.exports = { endCall, install, request, wasUsed };

@@ -209,9 +209,9 @@ function check(source) {
   }
 }
 
-// next waits for a call and gives the event loop a whole turn before it, so that
-// connections that the other side closed meanwhile are known to be closed. The
-// first turn may be the rest of the one that was interrupted.
+// next waits for a call and gives the event loop a turn before it; a whole one
+// when there were connections, so that those that the other side closed meanwhile
+// are known to be closed. The first turn may be the rest of an interrupted one.
 function next() {
   for (;;) {
     const frame = take();
@@ -227,7 +227,8 @@ function next() {
         nonce = Buffer.from(nonce);
         consoleLeft = MAX_CONSOLE;
         running = true;
-        turn(() => turn(call, frame));
+        if (network.wasUsed()) turn(() => turn(call, frame));
+        else turn(call, frame);
         return;
       default:
         leave(1);
