@@ -9,9 +9,8 @@ import (
 
 // readable is a path that a process may read, and perhaps execute.
 type readable struct {
-	path   string
-	exec   bool
-	folder bool
+	Path         string
+	Exec, Folder bool
 }
 
 // landlockVersion is what the kernel knows of Landlock, 0 for nothing.
@@ -70,21 +69,21 @@ func landlock(paths []readable) error {
 }
 
 func allowPath(set int, p readable) error {
-	fd, err := unix.Open(p.path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	fd, err := unix.Open(p.Path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("landlock: open %s: %w", p.path, err)
+		return fmt.Errorf("landlock: open %s: %w", p.Path, err)
 	}
 	defer func() { _ = unix.Close(fd) }()
 	access := uint64(unix.LANDLOCK_ACCESS_FS_READ_FILE)
-	if p.exec {
+	if p.Exec {
 		access |= unix.LANDLOCK_ACCESS_FS_EXECUTE
 	}
-	if p.folder {
+	if p.Folder {
 		access |= unix.LANDLOCK_ACCESS_FS_READ_DIR
 	}
 	beneath := unix.LandlockPathBeneathAttr{Allowed_access: access, Parent_fd: int32(fd)}
 	if _, _, errno := unix.RawSyscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(set), unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&beneath)), 0, 0, 0); errno != 0 {
-		return fmt.Errorf("landlock: allow %s: %w", p.path, errno)
+		return fmt.Errorf("landlock: allow %s: %w", p.Path, errno)
 	}
 	return nil
 }

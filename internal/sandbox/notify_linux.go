@@ -53,8 +53,8 @@ func ioctlRequest(direction, number, size uintptr) uintptr {
 	return direction<<30 | size<<16 | '!'<<8 | number
 }
 
-// serveConnects answers until the process is gone. serve gets our ends; a nil
-// return of admit's function refuses the connection.
+// serveConnects answers until the process is gone. admit gives what serves our
+// end of one more stream, or nil to refuse it.
 func serveConnects(listener *os.File, admit func() (serve func(net.Conn))) {
 	defer listener.Close()
 	raw, err := listener.SyscallConn()

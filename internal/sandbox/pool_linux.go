@@ -189,9 +189,13 @@ func (s *Sandbox) find(ctx context.Context, program Program) (*process, error) {
 func (s *Sandbox) takeBlank(ctx context.Context) (*process, error) {
 	s.pool.mu.Lock()
 	defer s.pool.more.Signal()
-	if len(s.pool.blank) > 0 {
+	for len(s.pool.blank) > 0 {
 		p := s.pool.blank[0]
 		s.pool.blank = slices.Delete(s.pool.blank, 0, 1)
+		if !p.quiet() {
+			p.kill() // most likely it is already gone
+			continue
+		}
 		s.pool.mu.Unlock()
 		return p, nil
 	}

@@ -25,7 +25,8 @@ const rootPrefix = "tokenkeep-root-"
 
 // Modes of what is in a root. The files are open to every user, because as root
 // each sandbox has one of its own. Node can be executed and not read, which
-// makes its processes undumpable: nobody but root looks into their memory.
+// makes its processes undumpable: nobody but root, or the ordinary user that
+// the server is, looks into their memory.
 const (
 	folderMode = 0o755
 	fileMode   = 0o444

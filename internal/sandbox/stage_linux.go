@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"syscall"
 	"unsafe"
@@ -36,13 +35,7 @@ type work struct {
 	DataMiB   int
 	JIT       bool
 	Argv, Env []string
-	Readable  []readableJSON
-}
-
-// readableJSON is readable with names that JSON can write.
-type readableJSON struct {
-	Path         string
-	Exec, Folder bool
+	Readable  []readable
 }
 
 // work translates an order. Without namespaces and without being root there is
@@ -67,12 +60,12 @@ func (p plan) work(o order) work {
 	if o.Socket != "" {
 		w.Env = append(w.Env, "TOKENKEEP_PARENT="+o.Socket)
 	}
-	w.Readable = []readableJSON{{prefix + "/bin/node", true, false}, {prefix + "/app", false, true}}
+	w.Readable = []readable{{prefix + "/bin/node", true, false}, {prefix + "/app", false, true}}
 	if prefix == "" {
-		w.Readable = append(w.Readable, readableJSON{"/proc", false, true})
+		w.Readable = append(w.Readable, readable{"/proc", false, true})
 	}
 	for _, l := range p.Libraries {
-		w.Readable = append(w.Readable, readableJSON{l, true, false})
+		w.Readable = append(w.Readable, readable{l, true, false})
 	}
 	return w
 }
@@ -84,7 +77,12 @@ func stage(argument string) {
 	err := json.Unmarshal([]byte(argument), &w)
 	if err == nil {
 		var begin [1]byte
-		if _, err = unix.Read(controlFD, begin[:]); err == nil {
+		switch n, failed := unix.Read(controlFD, begin[:]); {
+		case failed != nil:
+			err = failed
+		case n == 0:
+			err = errors.New("the launcher is gone")
+		default:
 			err = w.become()
 		}
 	}
@@ -234,11 +232,7 @@ func becomeUser(id uintptr) error {
 }
 
 func (w work) landlock() error {
-	paths := make([]readable, len(w.Readable))
-	for i, r := range w.Readable {
-		paths[i] = readable{path: filepath.Clean(r.Path), exec: r.Exec, folder: r.Folder}
-	}
-	err := landlock(paths)
+	err := landlock(w.Readable)
 	if errors.Is(err, unix.ENOSYS) && (w.Level == Full || w.User != 0) {
 		return nil // the root holds nothing else anyway
 	}
