@@ -193,7 +193,7 @@ func TestAsAnOrdinaryUser(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	args := []string{"-test.v", "-test.run", "^Test(Hostile|NoProcess|Less|Without|Connections|CodeCalls|Nothing|IdleProcesses|AProcess)"}
+	args := []string{"-test.v", "-test.run", "^Test(Hostile|Native|NoProcess|Less|Without|Connections|CodeCalls|Nothing|IdleProcesses|AProcess)"}
 	cmd := exec.Command("/proc/self/exe", args...)
 	cmd.Dir = folder
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + filepath.Join(folder, "tmp"), "TOKENKEEP_RUNTIME=" + filepath.Join(folder, "runtime"), "KEEPTEST_RUNTIME=required"}

@@ -175,7 +175,7 @@ func testHostileCode(t *testing.T, jit bool) {
 	s := open(t, func(o *sandbox.Settings) {
 		o.JIT = jit
 		o.Dial = refuseAll
-		o.OldSpaceMiB, o.DataMiB = 48, 192
+		o.OldSpaceMiB, o.DataMiB = 24, 128
 		o.Blank = 3
 	})
 	if s.Level() != sandbox.Full {
