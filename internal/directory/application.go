@@ -344,12 +344,23 @@ func (s *Service) ReplaceApplication(ctx context.Context, c access.Caller, id st
 	return a, err
 }
 
-// DeleteApplication removes an application with its keys.
+// errInUse says how many, so that whoever deletes knows what to look for.
+var errInUse = fault.New(fault.Conflict, "the application is in use; reactors and proxies that name it")
+
+// DeleteApplication removes an application with its keys, unless a reactor or
+// a proxy names it.
 func (s *Service) DeleteApplication(ctx context.Context, c access.Caller, id string) error {
 	if err := c.Require(access.ApplicationDelete); err != nil {
 		return err
 	}
 	return s.logged(ctx, c, audit.Application, id, audit.Delete, func(tx store.Tx) error {
+		used, err := tx.CountDefinitions(ctx, store.DefinitionFilter{ApplicationID: id})
+		if err != nil {
+			return fmt.Errorf("count reactors and proxies: %w", err)
+		}
+		if used > 0 {
+			return errInUse.Counting(used)
+		}
 		return notFound(tx.DeleteApplication(ctx, id), errNoApplication)
 	})
 }

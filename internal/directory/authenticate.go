@@ -64,3 +64,25 @@ func (s *Service) Authenticate(ctx context.Context, text secret.Text) (access.Ca
 	}
 	return access.NewApplication(k.Tenant(), a.ID, kind, grant), nil
 }
+
+// Acting is the caller that code of a tenant is, which acts in the name of an
+// application without having its key: what the application may do now.
+func (s *Service) Acting(ctx context.Context, tenant, application string) (access.Caller, error) {
+	keys, err := s.ring.For(ctx, tenant)
+	if err != nil {
+		return access.Caller{}, fmt.Errorf("get keys: %w", err)
+	}
+	var r store.Application
+	err = s.store.View(ctx, tenant, func(tx store.Tx) (err error) {
+		r, err = rowOf(ctx, tx, application)
+		return err
+	})
+	if err != nil {
+		return access.Caller{}, err
+	}
+	c, state, err := s.holderOf(keys, r)
+	if err == nil && state != Active {
+		return access.Caller{}, errExpired
+	}
+	return c, err
+}

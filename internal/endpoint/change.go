@@ -73,11 +73,14 @@ func write(w http.ResponseWriter, a idempotency.Answer) error {
 	if a.Location != "" {
 		w.Header().Set("Location", a.Location)
 	}
-	if a.Body == nil {
+	switch {
+	case a.Headers != nil:
+		httpapi.WriteForeign(w, a.Status, a.Headers, a.Body)
+	case a.Body == nil:
 		w.WriteHeader(a.Status)
-		return nil
+	default:
+		httpapi.WriteEncoded(w, a.Status, a.Body)
 	}
-	httpapi.WriteEncoded(w, a.Status, a.Body)
 	return nil
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 	"github.com/tokenkeep/tokenkeep/internal/idempotency"
+	"github.com/tokenkeep/tokenkeep/internal/reactor"
 	"github.com/tokenkeep/tokenkeep/internal/secret"
 	"github.com/tokenkeep/tokenkeep/internal/store"
 	"github.com/tokenkeep/tokenkeep/internal/token"
@@ -31,6 +32,7 @@ type Services struct {
 	Audit       *audit.Service
 	Tokens      *token.Service
 	Idempotency *idempotency.Service
+	Reactors    *reactor.Service
 }
 
 // Routes returns the rows of the API.
@@ -79,6 +81,14 @@ func Routes(s Services) []httpapi.Route {
 		{Pattern: "POST /tokens/search", Permission: "token:search", Body: httpapi.JSON, Handle: s.searchTokens},
 		{Pattern: "GET /v2/tokens", Permission: "token:read", Handle: s.listTokensFrom},
 		{Pattern: "POST /v2/tokens/search", Permission: "token:search", Body: httpapi.JSON, Handle: s.searchTokensFrom},
+
+		{Pattern: "POST /reactors", Permission: "reactor:create", Body: httpapi.JSON, Idempotent: true, Handle: s.once(s.createReactor)},
+		{Pattern: "GET /reactors", Permission: "reactor:read", Handle: s.listReactors},
+		{Pattern: "GET /reactors/{id}", Permission: "reactor:read", Handle: s.getReactor},
+		{Pattern: "PUT /reactors/{id}", Permission: "reactor:update", Body: httpapi.JSON, Idempotent: true, Handle: s.once(s.replaceReactor)},
+		{Pattern: "PATCH /reactors/{id}", Permission: "reactor:update", Body: httpapi.MergePatch, Idempotent: true, Handle: s.once(s.patchReactor)},
+		{Pattern: "DELETE /reactors/{id}", Permission: "reactor:delete", Handle: s.deleteReactor},
+		{Pattern: "POST /reactors/{id}/react", Permission: "token:use", Body: httpapi.JSON, Idempotent: true, Handle: s.once(s.react)},
 
 		{Pattern: "GET /logs", Permission: "log:read", Handle: s.listLogs},
 		{Pattern: "GET /logs/entity-types", Permission: "log:read", Handle: s.listEntityTypes},

@@ -81,6 +81,13 @@ func (f *Fault) Naming(ids []string) *Fault {
 	return &c
 }
 
+// Counting returns a copy whose words end with a number of ours.
+func (f *Fault) Counting(n int64) *Fault {
+	c := *f
+	c.detail += ": " + strconv.FormatInt(n, 10)
+	return &c
+}
+
 func (f *Fault) Error() string { return f.detail }
 
 // Unwrap gives the kind, so that errors.Is(err, fault.NotFound) holds.

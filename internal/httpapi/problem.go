@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"errors"
 	"maps"
 	"net/http"
 	"strconv"
@@ -39,6 +40,11 @@ var statuses = map[fault.Kind]int{
 // and a fault of a kind that is not in the table, is our failure: it shows the
 // trace id and nothing else.
 func ProblemOf(err error, traceID string) api.Problem {
+	// What a tenant's code threw has words of its own.
+	var own interface{ Problem() api.Problem }
+	if errors.As(err, &own) {
+		return own.Problem()
+	}
 	f := fault.Of(err)
 	status, ok := statuses[f.Kind()]
 	if !ok || status == http.StatusInternalServerError {

@@ -46,9 +46,11 @@ var (
 
 // Answer is what a request was answered with.
 type Answer struct {
-	Status   int             `json:"status"`
-	Location string          `json:"location,omitempty"`
-	Body     json.RawMessage `json:"body,omitempty"`
+	Status   int    `json:"status"`
+	Location string `json:"location,omitempty"`
+	// Headers are those of an answer that is not the service's own JSON.
+	Headers map[string]string `json:"headers,omitempty"`
+	Body    []byte            `json:"body,omitempty"`
 }
 
 // Service keeps answers. Its methods are safe for concurrent use.

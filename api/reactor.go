@@ -1,0 +1,44 @@
+package api
+
+// Reactor is a tenant's own code on the server.
+type Reactor struct {
+	ID            string            `json:"id"`
+	TenantID      string            `json:"tenant_id"`
+	Name          string            `json:"name"`
+	Code          string            `json:"code"`
+	Configuration map[string]string `json:"configuration"`
+	Application   *ApplicationRef   `json:"application,omitempty"`
+	Made
+}
+
+// ApplicationRef names the application whose rights code has.
+type ApplicationRef struct {
+	ID string `json:"id"`
+}
+
+// WriteReactor is the body of POST /reactors and PUT /reactors/{id}.
+type WriteReactor struct {
+	Name          string            `json:"name"`
+	Code          string            `json:"code"`
+	Configuration map[string]string `json:"configuration"`
+	Application   *ApplicationRef   `json:"application,omitempty"`
+}
+
+// React is the body of POST /reactors/{id}/react. CallbackURL and TimeoutMS are
+// for runs that nobody waits for.
+type React struct {
+	Args        any    `json:"args,omitempty"`
+	CallbackURL string `json:"callback_url,omitempty"`
+	TimeoutMS   int    `json:"timeout_ms,omitempty"`
+}
+
+// ReactorResponse is what a run returned.
+type ReactorResponse struct {
+	Tokens any `json:"tokens,omitempty"`
+	Raw    any `json:"raw,omitempty"`
+}
+
+// AsyncReactor names a run that nobody waits for.
+type AsyncReactor struct {
+	AsyncReactorRequestID string `json:"asyncReactorRequestId"`
+}

@@ -1,0 +1,395 @@
+// Package definition keeps what tenants define once and call often: reactors
+// and proxies.
+//
+// It promises that what a definition does is sealed, and bound to its id, its
+// application and its key: a row that was changed by hand does not open. Every
+// change and every look is in the log with it. It never runs anything, and it
+// does not know what the contents mean: packages reactor and proxy do.
+package definition
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/audit"
+	"github.com/tokenkeep/tokenkeep/internal/fault"
+	"github.com/tokenkeep/tokenkeep/internal/jsonvalue"
+	"github.com/tokenkeep/tokenkeep/internal/keyring"
+	"github.com/tokenkeep/tokenkeep/internal/secret"
+	"github.com/tokenkeep/tokenkeep/internal/store"
+)
+
+// Bounds on definitions.
+const (
+	maxName   = 200    // characters
+	maxConfig = 25     // entries of a configuration
+	maxValue  = 10_000 // characters of its names and values
+	// MaxCode bounds a piece of code, in characters.
+	MaxCode = 50_000
+)
+
+var (
+	errNoTenant = fault.New(fault.NotFound, "no such tenant")
+	errChanged  = fault.New(fault.Conflict, "it was changed meanwhile; read it again").RetryAfter(time.Second)
+)
+
+// Kind is a kind of definitions.
+type Kind struct {
+	Row                          string // store.DefinitionReactor or store.DefinitionProxy
+	Entity                       string // in the log
+	Create, Read, Update, Delete access.Permission
+	// Absent is the fault for one that is not there.
+	Absent *fault.Fault
+}
+
+// Definition is one. Its contents do not print: they hold code, secrets and
+// keys.
+type Definition struct {
+	ID            string
+	TenantID      string
+	Name          string
+	ApplicationID string // whose rights its code has; "" for none
+	Contents      jsonvalue.Value
+	CreatedBy     string
+	CreatedAt     time.Time
+	ModifiedBy    string
+	ModifiedAt    time.Time
+	// Version counts the changes.
+	Version int64
+}
+
+// Draft is what a caller may choose of a definition.
+type Draft struct {
+	Name          string
+	ApplicationID string
+	Contents      jsonvalue.Value
+}
+
+// Service keeps the definitions of one kind. Its methods are safe for
+// concurrent use.
+type Service struct {
+	kind  Kind
+	store store.Store
+	ring  *keyring.Ring
+	now   func() time.Time
+	// key returns the key by which a definition is called, from its contents;
+	// nil for kinds that have none.
+	key func(jsonvalue.Value) secret.Text
+}
+
+// New returns the service for one kind. key returns the key by which a
+// definition is called, and is nil for kinds without one.
+func New(kind Kind, s store.Store, ring *keyring.Ring, now func() time.Time, key func(contents jsonvalue.Value) secret.Text) *Service {
+	return &Service{kind: kind, store: s, ring: ring, now: now, key: key}
+}
+
+// The members of what is sealed: the contents, and all in clear that decides
+// whose rights they have and who reaches them.
+const (
+	memberApplication = "application_id"
+	memberKeyHash     = "key_hash"
+	memberContents    = "contents"
+)
+
+func (s *Service) seal(keys *keyring.Keys, r *store.Definition, contents jsonvalue.Value) (err error) {
+	if s.key != nil {
+		r.KeyHash = keys.HashKey(s.key(contents))
+	}
+	var b jsonvalue.Builder
+	b.Add(memberApplication, jsonvalue.NewString(r.ApplicationID))
+	b.Add(memberKeyHash, jsonvalue.NewString(hex.EncodeToString(r.KeyHash)))
+	b.Add(memberContents, contents)
+	plain := b.Value().AppendJSON(nil)
+	defer clear(plain)
+	r.Contents, err = keys.Seal(r.Record(), keyring.FieldDefinition, plain)
+	return err
+}
+
+func (s *Service) open(keys *keyring.Keys, r store.Definition) (d Definition, err error) {
+	plain, err := keys.Open(r.Record(), keyring.FieldDefinition, r.Contents)
+	if err != nil {
+		return d, fmt.Errorf("open a definition: %w", err)
+	}
+	defer clear(plain)
+	v, err := jsonvalue.Parse(plain)
+	if err != nil {
+		return d, errors.New("decode a definition")
+	}
+	application, _ := v.Get(memberApplication)
+	hash, _ := v.Get(memberKeyHash)
+	contents, _ := v.Get(memberContents)
+	if application.Reveal() != r.ApplicationID || hash.Reveal() != hex.EncodeToString(r.KeyHash) {
+		return d, fmt.Errorf("open a definition: %w", &keyring.OpenError{Record: r.Record(), Field: keyring.FieldDefinition})
+	}
+	return Definition{
+		ID: r.ID, TenantID: keys.Tenant(), Name: r.Name, ApplicationID: r.ApplicationID, Contents: contents,
+		CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt.Time(), ModifiedBy: r.ModifiedBy, ModifiedAt: r.ModifiedAt.Time(), Version: r.Version,
+	}, nil
+}
+
+func (s *Service) keysOf(ctx context.Context, tenant string) (*keyring.Keys, error) {
+	keys, err := s.ring.For(ctx, tenant)
+	if errors.Is(err, keyring.ErrNoKeys) || errors.Is(err, store.ErrNoTenant) {
+		return nil, errNoTenant
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get keys: %w", err)
+	}
+	return keys, nil
+}
+
+func (s *Service) keysFor(ctx context.Context, c access.Caller, p access.Permission) (*keyring.Keys, error) {
+	if err := c.Require(p); err != nil {
+		return nil, err
+	}
+	return s.keysOf(ctx, c.Tenant())
+}
+
+// CheckName notes what is wrong with the name of a definition.
+func CheckName(f *fault.Fields, name string) {
+	if n := utf8.RuneCountInString(name); n < 1 || n > maxName {
+		f.Add("name", "must have 1 to 200 characters")
+	}
+	for _, r := range name {
+		if unicode.IsControl(r) {
+			f.Add("name", "must not hold control characters")
+		}
+	}
+}
+
+// CheckConfiguration notes what is wrong with a configuration: a JSON object
+// whose values are texts.
+func CheckConfiguration(f *fault.Fields, configuration jsonvalue.Value) {
+	if configuration.Kind() != jsonvalue.Object {
+		f.Add("configuration", "must be an object")
+		return
+	}
+	if configuration.Len() > maxConfig {
+		f.Add("configuration", "must have at most 25 entries")
+	}
+	for name, value := range configuration.Members() {
+		if value.Kind() != jsonvalue.String {
+			f.Add("configuration", "must have values that are strings")
+		} else if name == "" || utf8.RuneCountInString(name) > maxName || utf8.RuneCountInString(value.Reveal()) > maxValue {
+			f.Add("configuration", "must have names of 1 to 200 characters and values of at most 10,000")
+		}
+	}
+}
+
+// errApplication is the fault of naming an application that cannot be named.
+var errApplication = fault.Field("application.id", "must be a public or private application of the tenant")
+
+func checkApplication(ctx context.Context, tx store.Tx, id string) error {
+	if id == "" {
+		return nil
+	}
+	a, err := tx.Application(ctx, id)
+	if errors.Is(err, store.ErrNotFound) || err == nil && a.Type != string(access.Public) && a.Type != string(access.Private) {
+		return errApplication
+	}
+	if err != nil {
+		return fmt.Errorf("look for application: %w", err)
+	}
+	return nil
+}
+
+// Create adds a definition. Its contents were checked by whoever knows them.
+func (s *Service) Create(ctx context.Context, c access.Caller, in Draft, last ...store.Step[Definition]) (d Definition, err error) {
+	keys, err := s.keysFor(ctx, c, s.kind.Create)
+	if err != nil {
+		return d, err
+	}
+	r := store.Definition{
+		Kind: s.kind.Row, ID: access.NewID(), Name: in.Name, ApplicationID: in.ApplicationID,
+		CreatedBy: c.Application(), CreatedAt: store.At(s.now()), Version: 1,
+	}
+	if err := s.seal(keys, &r, in.Contents); err != nil {
+		return d, err
+	}
+	err = s.store.Update(ctx, c.Tenant(), func(tx store.Tx) error {
+		if err := checkApplication(ctx, tx, in.ApplicationID); err != nil {
+			return err
+		}
+		if err := tx.InsertDefinition(ctx, r); err != nil {
+			return fmt.Errorf("insert a definition: %w", err)
+		}
+		if err := tx.AppendLog(ctx, audit.Entry(c, s.now(), s.kind.Entity, r.ID, audit.Create)); err != nil {
+			return err
+		}
+		if d, err = s.open(keys, r); err != nil {
+			return err
+		}
+		return store.Finish(tx, d, last)
+	})
+	return d, err
+}
+
+// Get returns a definition.
+func (s *Service) Get(ctx context.Context, c access.Caller, id string) (d Definition, err error) {
+	keys, err := s.keysFor(ctx, c, s.kind.Read)
+	if err != nil {
+		return d, err
+	}
+	err = s.store.Update(ctx, c.Tenant(), func(tx store.Tx) error {
+		r, err := s.row(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		if d, err = s.open(keys, r); err != nil {
+			return err
+		}
+		return tx.AppendLog(ctx, audit.Entry(c, s.now(), s.kind.Entity, id, audit.Read))
+	})
+	return d, err
+}
+
+func (s *Service) row(ctx context.Context, tx store.Tx, id string) (store.Definition, error) {
+	r, err := tx.Definition(ctx, s.kind.Row, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return r, s.kind.Absent
+	}
+	if err != nil {
+		return r, fmt.Errorf("look for a definition: %w", err)
+	}
+	return r, nil
+}
+
+// Filter chooses definitions. The zero filter chooses all.
+type Filter struct {
+	IDs  []string
+	Name string // * stands for any run; without * a part of the name; case ignored
+}
+
+// List returns a page, newest first, and how many match in all.
+func (s *Service) List(ctx context.Context, c access.Caller, f Filter, page store.Page) (list []Definition, total int64, err error) {
+	keys, err := s.keysFor(ctx, c, s.kind.Read)
+	if err != nil {
+		return nil, 0, err
+	}
+	filter := store.DefinitionFilter{Kind: s.kind.Row, IDs: f.IDs, Name: f.Name}
+	err = s.store.Update(ctx, c.Tenant(), func(tx store.Tx) error {
+		list = nil // a transaction may run again
+		rows, err := tx.Definitions(ctx, filter, page)
+		if err != nil {
+			return fmt.Errorf("list definitions: %w", err)
+		}
+		for _, r := range rows {
+			d, err := s.open(keys, r)
+			if err != nil {
+				return err
+			}
+			list = append(list, d)
+		}
+		if total, err = tx.CountDefinitions(ctx, filter); err != nil {
+			return fmt.Errorf("count definitions: %w", err)
+		}
+		return tx.AppendLog(ctx, audit.Entry(c, s.now(), s.kind.Entity, audit.Many, audit.Read))
+	})
+	return list, total, err
+}
+
+// Change replaces a definition by what change makes of it. change may run more
+// than once, does no I/O, and reports faults of its own.
+func (s *Service) Change(ctx context.Context, c access.Caller, id string, op audit.Operation, change func(Definition) (Draft, error), last ...store.Step[Definition]) (d Definition, err error) {
+	keys, err := s.keysFor(ctx, c, s.kind.Update)
+	if err != nil {
+		return d, err
+	}
+	err = s.store.Update(ctx, c.Tenant(), func(tx store.Tx) error {
+		r, err := s.row(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		old, err := s.open(keys, r)
+		if err != nil {
+			return err
+		}
+		next, err := change(old)
+		if err != nil {
+			return err
+		}
+		if next.ApplicationID != r.ApplicationID {
+			if err := checkApplication(ctx, tx, next.ApplicationID); err != nil {
+				return err
+			}
+		}
+		r.Name, r.ApplicationID = next.Name, next.ApplicationID
+		r.ModifiedBy, r.ModifiedAt = c.Application(), store.At(s.now())
+		r.Version++
+		if err := s.seal(keys, &r, next.Contents); err != nil {
+			return err
+		}
+		if err := tx.ReplaceDefinition(ctx, r); err != nil {
+			return fmt.Errorf("replace a definition: %w", err)
+		}
+		if err := tx.AppendLog(ctx, audit.Entry(c, s.now(), s.kind.Entity, id, op)); err != nil {
+			return err
+		}
+		if d, err = s.open(keys, r); err != nil {
+			return err
+		}
+		return store.Finish(tx, d, last)
+	})
+	if errors.Is(err, store.ErrConflict) {
+		return d, fmt.Errorf("%w: %w", errChanged, err)
+	}
+	return d, err
+}
+
+// Delete removes a definition.
+func (s *Service) Delete(ctx context.Context, c access.Caller, id string) error {
+	if err := c.Require(s.kind.Delete); err != nil {
+		return err
+	}
+	return s.store.Update(ctx, c.Tenant(), func(tx store.Tx) error {
+		if err := tx.DeleteDefinition(ctx, s.kind.Row, id); errors.Is(err, store.ErrNotFound) {
+			return s.kind.Absent
+		} else if err != nil {
+			return fmt.Errorf("delete a definition: %w", err)
+		}
+		return tx.AppendLog(ctx, audit.Entry(c, s.now(), s.kind.Entity, id, audit.Delete))
+	})
+}
+
+// Find returns a definition to run it. It asks for no permission and logs
+// nothing: whoever runs it does both, when the tokens are known.
+func (s *Service) Find(ctx context.Context, tenant, id string) (Definition, error) {
+	return s.find(ctx, tenant, func(_ *keyring.Keys, tx store.Tx) (store.Definition, error) {
+		return tx.Definition(ctx, s.kind.Row, id)
+	})
+}
+
+// FindByKey is Find for whoever has the definition's key.
+func (s *Service) FindByKey(ctx context.Context, tenant string, key secret.Text) (Definition, error) {
+	return s.find(ctx, tenant, func(keys *keyring.Keys, tx store.Tx) (store.Definition, error) {
+		return tx.DefinitionByKey(ctx, keys.HashKey(key))
+	})
+}
+
+func (s *Service) find(ctx context.Context, tenant string, look func(*keyring.Keys, store.Tx) (store.Definition, error)) (d Definition, err error) {
+	keys, err := s.ring.For(ctx, tenant)
+	if errors.Is(err, keyring.ErrNoKeys) || errors.Is(err, store.ErrNoTenant) {
+		return d, s.kind.Absent
+	}
+	if err != nil {
+		return d, fmt.Errorf("get keys: %w", err)
+	}
+	var r store.Definition
+	err = s.store.View(ctx, tenant, func(tx store.Tx) (err error) {
+		r, err = look(keys, tx)
+		return err
+	})
+	if errors.Is(err, store.ErrNotFound) || err == nil && r.Kind != s.kind.Row {
+		return d, s.kind.Absent
+	}
+	if err != nil {
+		return d, fmt.Errorf("look for a definition: %w", err)
+	}
+	return s.open(keys, r)
+}

@@ -1,0 +1,189 @@
+package endpoint
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/tokenkeep/tokenkeep/api"
+	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/definition"
+	"github.com/tokenkeep/tokenkeep/internal/httpapi"
+	"github.com/tokenkeep/tokenkeep/internal/idempotency"
+	"github.com/tokenkeep/tokenkeep/internal/jsonvalue"
+	"github.com/tokenkeep/tokenkeep/internal/keyring"
+	"github.com/tokenkeep/tokenkeep/internal/reactor"
+	"github.com/tokenkeep/tokenkeep/internal/script"
+	"github.com/tokenkeep/tokenkeep/internal/store"
+)
+
+// reactorOf is a reactor as it is written. Its code and configuration stay raw
+// values: they are sent back as they came.
+func reactorOf(d reactor.Reactor) api.Reactor {
+	out := api.Reactor{
+		ID: d.ID, TenantID: d.TenantID, Name: d.Name, Code: reactor.Code(d), Configuration: configurationOf(reactor.Configuration(d)),
+		Made: madeOfDefinition(d),
+	}
+	if d.ApplicationID != "" {
+		out.Application = &api.ApplicationRef{ID: d.ApplicationID}
+	}
+	return out
+}
+
+func configurationOf(v jsonvalue.Value) map[string]string {
+	out := make(map[string]string, v.Len())
+	for name, value := range v.Members() {
+		out[name] = value.Reveal()
+	}
+	return out
+}
+
+func madeOfDefinition(d definition.Definition) api.Made {
+	return api.Made{
+		CreatedBy: d.CreatedBy, CreatedAt: api.Time{Time: d.CreatedAt}, ModifiedBy: d.ModifiedBy, ModifiedAt: api.Time{Time: d.ModifiedAt},
+	}
+}
+
+// definitionFilterOf reads the filters that lists of definitions share.
+func definitionFilterOf(q map[string][]string) definition.Filter {
+	f := definition.Filter{IDs: q["id"]}
+	if names := q["name"]; len(names) > 0 {
+		f.Name = names[0]
+	}
+	return f
+}
+
+func (s Services) createReactor(r *http.Request, c access.Caller, a *idempotency.Attempt) (answer idempotency.Answer, err error) {
+	in, err := bodyOf(r)
+	if err != nil {
+		return answer, err
+	}
+	return effect(r.Context(), a, func(d reactor.Reactor) (idempotency.Answer, error) {
+		return answerOf(http.StatusCreated, "/reactors/"+d.ID, reactorOf(d))
+	}, func(last ...store.Step[reactor.Reactor]) (reactor.Reactor, error) {
+		return s.Reactors.Create(r.Context(), c, in, last...)
+	})
+}
+
+func (s Services) getReactor(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+	d, err := s.Reactors.Get(r.Context(), c, r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	return httpapi.WriteJSON(w, http.StatusOK, reactorOf(d))
+}
+
+func (s Services) listReactors(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+	q, err := httpapi.Query(r)
+	if err != nil {
+		return err
+	}
+	page, rows, err := pageOf(q)
+	if err != nil {
+		return err
+	}
+	list, total, err := s.Reactors.List(r.Context(), c, definitionFilterOf(q), rows)
+	if err != nil {
+		return err
+	}
+	out := make([]api.Reactor, len(list))
+	for i, d := range list {
+		out[i] = reactorOf(d)
+	}
+	return httpapi.WritePage(w, page, total, out)
+}
+
+func (s Services) replaceReactor(r *http.Request, c access.Caller, a *idempotency.Attempt) (answer idempotency.Answer, err error) {
+	in, err := bodyOf(r)
+	if err != nil {
+		return answer, err
+	}
+	return effect(r.Context(), a, func(d reactor.Reactor) (idempotency.Answer, error) {
+		return answerOf(http.StatusOK, "", reactorOf(d))
+	}, func(last ...store.Step[reactor.Reactor]) (reactor.Reactor, error) {
+		return s.Reactors.Replace(r.Context(), c, r.PathValue("id"), in, last...)
+	})
+}
+
+func (s Services) patchReactor(r *http.Request, c access.Caller, a *idempotency.Attempt) (answer idempotency.Answer, err error) {
+	patch, err := bodyOf(r)
+	if err != nil {
+		return answer, err
+	}
+	return effect(r.Context(), a, func(reactor.Reactor) (idempotency.Answer, error) {
+		return idempotency.Answer{Status: http.StatusNoContent}, nil
+	}, func(last ...store.Step[reactor.Reactor]) (reactor.Reactor, error) {
+		return s.Reactors.Patch(r.Context(), c, r.PathValue("id"), patch, last...)
+	})
+}
+
+func (s Services) deleteReactor(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+	if err := s.Reactors.Delete(r.Context(), c, r.PathValue("id")); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// react runs a reactor. What code does outside cannot be undone, so a request
+// with an idempotency key is marked before the code runs.
+func (s Services) react(r *http.Request, c access.Caller, a *idempotency.Attempt) (answer idempotency.Answer, err error) {
+	in, err := bodyOf(r)
+	if err != nil {
+		return answer, err
+	}
+	invocation, err := reactor.ParseInvocation(in)
+	if err != nil {
+		return answer, err
+	}
+	var last []func(store.Tx, reactor.Response, *keyring.EpochKey) error
+	if a != nil {
+		if err := a.Hold(r.Context()); err != nil {
+			return answer, err
+		}
+		last = append(last, func(tx store.Tx, out reactor.Response, epoch *keyring.EpochKey) error {
+			answer, err := responseOf(out)
+			if err != nil {
+				return err
+			}
+			return a.Keep(r.Context(), tx, answer, epoch)
+		})
+	}
+	out, err := s.Reactors.React(r.Context(), c, r.PathValue("id"), invocation, last...)
+	if err != nil {
+		return answer, err
+	}
+	return responseOf(out)
+}
+
+func responseOf(out reactor.Response) (idempotency.Answer, error) {
+	if out.Custom == nil {
+		return answerOf(http.StatusOK, "", raw(out.Object()))
+	}
+	return customAnswer(out.Custom), nil
+}
+
+// customAnswer is an answer that code gave by itself. A text is sent as it is,
+// anything else as JSON.
+func customAnswer(c *script.Custom) idempotency.Answer {
+	headers := make(map[string]string, len(c.Headers)+1)
+	typed := false
+	for name, value := range c.Headers {
+		headers[name] = value
+		typed = typed || http.CanonicalHeaderKey(name) == "Content-Type"
+	}
+	body := []byte(c.Body)
+	var text string
+	switch {
+	case len(body) == 0 || jsontext.Value(body).Kind() == jsontext.KindNull:
+		body = nil
+	case json.Unmarshal(body, &text) == nil:
+		if body = []byte(text); !typed {
+			headers["Content-Type"] = "text/plain; charset=utf-8"
+		}
+	case !typed:
+		headers["Content-Type"] = api.MediaJSON
+	}
+	return idempotency.Answer{Status: c.Status, Headers: headers, Body: body}
+}

@@ -1,0 +1,57 @@
+package reactor
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/tokenkeep/tokenkeep/internal/fault"
+	"github.com/tokenkeep/tokenkeep/internal/jsonvalue"
+)
+
+// Bounds on how long code may take while nobody waits.
+const (
+	minTimeout = 10 * time.Second
+	maxTimeout = 210 * time.Second
+)
+
+// Invocation is a request to run a reactor.
+type Invocation struct {
+	Args jsonvalue.Value
+	// Callback is where the result goes; "" when the caller waits for it.
+	Callback string
+	// Timeout is for runs that nobody waits for; 0 when none was given.
+	Timeout time.Duration
+}
+
+// ParseInvocation reads an invocation from its wire form.
+func ParseInvocation(body jsonvalue.Value) (in Invocation, err error) {
+	if body.Kind() != jsonvalue.Object {
+		return in, errNotObject
+	}
+	var f fault.Fields
+	in.Args, _ = body.Get("args")
+	callback := either(body, "callback_url", "callbackUrl")
+	if !callback.IsNull() && (callback.Kind() != jsonvalue.String || callback.Reveal() == "") {
+		f.Add("callback_url", "must be a URL")
+	}
+	in.Callback = callback.Reveal()
+	if timeout := either(body, "timeout_ms", "timeoutMs"); !timeout.IsNull() {
+		ms, err := strconv.Atoi(timeout.Reveal())
+		in.Timeout = time.Duration(ms) * time.Millisecond
+		if err != nil || timeout.Kind() != jsonvalue.Number || in.Timeout < minTimeout || in.Timeout > maxTimeout {
+			f.Add("timeout_ms", "must be a whole number from 10000 to 210000")
+		}
+	}
+	return in, f.Err()
+}
+
+var errSyncTimeout = fault.Field("timeout_ms", "is for asynchronous requests: give a callback_url too")
+
+// either returns a member under its name or, for older clients, another one.
+func either(v jsonvalue.Value, name, other string) jsonvalue.Value {
+	if member, ok := v.Get(name); ok {
+		return member
+	}
+	member, _ := v.Get(other)
+	return member
+}

@@ -1,0 +1,154 @@
+package reactor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/audit"
+	"github.com/tokenkeep/tokenkeep/internal/expression"
+	"github.com/tokenkeep/tokenkeep/internal/fault"
+	"github.com/tokenkeep/tokenkeep/internal/jsonvalue"
+	"github.com/tokenkeep/tokenkeep/internal/keyring"
+	"github.com/tokenkeep/tokenkeep/internal/script"
+	"github.com/tokenkeep/tokenkeep/internal/store"
+	"github.com/tokenkeep/tokenkeep/internal/token"
+)
+
+// SyncTimeout is how long code may take while its caller waits.
+const SyncTimeout = 10 * time.Second
+
+var (
+	errArgs   = fault.Field("args", "must be an object")
+	errResult = fault.New(fault.Unprocessable, "the code must return nothing, or an object with raw, tokenize or both")
+)
+
+// Response is what a run gives its caller.
+type Response struct {
+	Tokens jsonvalue.Value // null when the code tokenized nothing
+	Raw    jsonvalue.Value // null when it returned nothing in clear
+	hasRaw bool
+	// Custom is an answer that the code gives in place of all that.
+	Custom *script.Custom
+}
+
+// Object is the response as the JSON object of an answer.
+func (r Response) Object() jsonvalue.Value {
+	var b jsonvalue.Builder
+	if !r.Tokens.IsNull() {
+		b.Add("tokens", r.Tokens)
+	}
+	if r.hasRaw {
+		b.Add("raw", r.Raw)
+	}
+	return b.Value()
+}
+
+// ready is a run whose arguments are there.
+type ready struct {
+	reactor Reactor
+	args    jsonvalue.Value
+	used    *token.Used
+}
+
+// prepare finds the reactor and puts the values of tokens into the arguments.
+// The use of each token is logged: whatever happens to the run from here on,
+// its code may have seen them.
+func (s *Service) prepare(ctx context.Context, c access.Caller, id string, args jsonvalue.Value) (r ready, err error) {
+	if err := c.RequireSomewhere(access.TokenUse); err != nil {
+		return r, err
+	}
+	if r.reactor, err = s.definitions.Find(ctx, c.Tenant(), id); err != nil {
+		return r, err
+	}
+	doc, err := expression.ParseDocument(args)
+	if err != nil {
+		return r, err
+	}
+	if r.used, err = s.tokens.Use(ctx, c, token.User{Type: audit.Reactor, ID: id}, doc.IDs()); err != nil {
+		return r, err
+	}
+	expanded, err := doc.Resolve(r.used.Lookup(), expression.NewBudget(s.maxBody))
+	if err != nil {
+		return r, err
+	}
+	// Only now: an expression may stand for the whole of the arguments.
+	if r.args = expanded.Value(); !r.args.IsNull() && r.args.Kind() != jsonvalue.Object {
+		return r, errArgs
+	}
+	return r, nil
+}
+
+// React runs a reactor while its caller waits. last runs in the transaction
+// that keeps what came of it; the epoch key it gets, when not nil, is the one
+// under which the answer belongs.
+func (s *Service) React(ctx context.Context, c access.Caller, id string, in Invocation, last ...func(store.Tx, Response, *keyring.EpochKey) error) (Response, error) {
+	if in.Timeout != 0 {
+		return Response{}, errSyncTimeout
+	}
+	r, err := s.prepare(ctx, c, id, in.Args)
+	if err != nil {
+		return Response{}, err
+	}
+	return s.run(ctx, c, r, SyncTimeout, func(tx store.Tx, out Response) error {
+		for _, step := range last {
+			if err := step(tx, out, r.used.Epoch()); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, len(last) > 0)
+}
+
+// run runs code on its arguments and tokenizes what it wants tokenized, in the
+// name of the caller. finish runs in the transaction of that; when there is
+// nothing to tokenize and it is wanted, in one of its own.
+func (s *Service) run(ctx context.Context, c access.Caller, r ready, timeout time.Duration, finish func(store.Tx, Response) error, wanted bool) (out Response, err error) {
+	ran, err := s.scripts.Run(ctx, program(r.reactor), script.Call{
+		Entry: entry, Args: r.args, Configuration: Configuration(r.reactor), Timeout: timeout, Origin: c.Origin(), Protected: r.used.Leaves(),
+	})
+	if errors.As(err, &out.Custom) {
+		// An answer like any other: where it says that all went well, it is kept.
+		if wanted && out.Custom.Status >= 200 && out.Custom.Status <= 299 {
+			return out, s.keep(ctx, c, out, finish)
+		}
+		return out, nil
+	}
+	if err != nil {
+		return out, err
+	}
+	if ran.Value.IsNull() {
+		ran.Value = emptyObject
+	}
+	if ran.Value.Kind() != jsonvalue.Object {
+		return out, errResult
+	}
+	for name := range ran.Value.Members() {
+		if name != "raw" && name != "tokenize" {
+			return out, errResult
+		}
+	}
+	out.Raw, out.hasRaw = ran.Value.Get("raw")
+	tokenize, _ := ran.Value.Get("tokenize")
+	if tokenize.IsNull() {
+		if wanted {
+			return out, s.keep(ctx, c, out, finish)
+		}
+		return out, nil
+	}
+	out.Tokens, err = s.tokens.Tokenize(ctx, c, tokenize, func(tx store.Tx, tokens jsonvalue.Value) error {
+		out.Tokens = tokens
+		return finish(tx, out)
+	})
+	return out, err
+}
+
+// keep runs finish where no other transaction does.
+func (s *Service) keep(ctx context.Context, c access.Caller, out Response, finish func(store.Tx, Response) error) error {
+	if err := s.store.Update(ctx, c.Tenant(), func(tx store.Tx) error { return finish(tx, out) }); err != nil {
+		return fmt.Errorf("keep the answer of a run: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,246 @@
+// Package reactor keeps reactors, a tenant's own code on the server, and runs
+// them on detokenized arguments.
+//
+// It promises that code runs only for callers with token:use, on each
+// container of every token among its arguments; that every token used is in
+// the log before the code runs; and that what is kept of a run is sealed, under
+// the epoch key of a security code if one was among the arguments. It never
+// repeats arguments, results or console output in the server's own log, and it
+// never runs the code of one request twice.
+package reactor
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/audit"
+	"github.com/tokenkeep/tokenkeep/internal/definition"
+	"github.com/tokenkeep/tokenkeep/internal/fault"
+	"github.com/tokenkeep/tokenkeep/internal/jsonvalue"
+	"github.com/tokenkeep/tokenkeep/internal/keyring"
+	"github.com/tokenkeep/tokenkeep/internal/script"
+	"github.com/tokenkeep/tokenkeep/internal/store"
+	"github.com/tokenkeep/tokenkeep/internal/token"
+)
+
+var errNoReactor = fault.New(fault.NotFound, "no such reactor")
+
+var kind = definition.Kind{
+	Row: store.DefinitionReactor, Entity: audit.Reactor, Absent: errNoReactor,
+	Create: access.ReactorCreate, Read: access.ReactorRead, Update: access.ReactorUpdate, Delete: access.ReactorDelete,
+}
+
+// The members of a reactor's contents, and of its wire form.
+const (
+	memberName          = "name"
+	memberCode          = "code"
+	memberConfiguration = "configuration"
+	memberApplication   = "application"
+	memberID            = "id"
+)
+
+// entry is the name of a reactor's one piece of code.
+const entry = "main"
+
+// Options are the settings of a Service.
+type Options struct {
+	Now     func() time.Time // default time.Now
+	MaxBody int              // bytes of arguments once expanded; default 5 MiB
+	// OptionalConfiguration takes reactors that leave their configuration out.
+	OptionalConfiguration bool
+}
+
+// Service keeps and runs reactors. Its methods are safe for concurrent use.
+type Service struct {
+	definitions *definition.Service
+	store       store.Store
+	ring        *keyring.Ring
+	tokens      *token.Service
+	scripts     *script.Runner
+	now         func() time.Time
+	maxBody     int
+	optional    bool
+}
+
+// New returns the service.
+func New(s store.Store, ring *keyring.Ring, tokens *token.Service, scripts *script.Runner, o Options) *Service {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.MaxBody <= 0 {
+		o.MaxBody = 5 << 20
+	}
+	return &Service{
+		definitions: definition.New(kind, s, ring, o.Now, nil), store: s, ring: ring, tokens: tokens, scripts: scripts,
+		now: o.Now, maxBody: o.MaxBody, optional: o.OptionalConfiguration,
+	}
+}
+
+// Reactor is a reactor as its management sees it.
+type Reactor = definition.Definition
+
+// Code returns the code of a reactor, and Configuration its configuration.
+func Code(r Reactor) string {
+	code, _ := r.Contents.Get(memberCode)
+	return code.Reveal()
+}
+
+// Configuration returns the configuration of a reactor, an object of texts.
+func Configuration(r Reactor) jsonvalue.Value {
+	v, _ := r.Contents.Get(memberConfiguration)
+	return v
+}
+
+// draft reads a reactor from its wire form: {name, code, configuration,
+// application: {id}}. What is wrong is noted in f; whether the code parses is
+// asked elsewhere, as that takes time.
+func (s *Service) draft(f *fault.Fields, in jsonvalue.Value) definition.Draft {
+	text := func(v jsonvalue.Value, name string) string {
+		member, _ := v.Get(name)
+		if !member.IsNull() && member.Kind() != jsonvalue.String {
+			f.Add(name, "must be a string")
+		}
+		return member.Reveal()
+	}
+	name := text(in, memberName)
+	definition.CheckName(f, name)
+	configuration, _ := in.Get(memberConfiguration)
+	if configuration.IsNull() {
+		if !s.optional {
+			f.Add(memberConfiguration, "is required")
+		}
+		configuration = emptyObject
+	} else {
+		configuration = withoutNulls(configuration)
+		definition.CheckConfiguration(f, configuration)
+	}
+	application, _ := in.Get(memberApplication)
+	if !application.IsNull() && application.Kind() != jsonvalue.Object {
+		f.Add(memberApplication, "must be an object")
+	}
+	var contents jsonvalue.Builder
+	contents.Add(memberCode, jsonvalue.NewString(text(in, memberCode)))
+	contents.Add(memberConfiguration, configuration)
+	return definition.Draft{Name: name, ApplicationID: text(application, memberID), Contents: contents.Value()}
+}
+
+var emptyObject = new(jsonvalue.Builder).Value()
+
+// withoutNulls leaves out members that are null: null means absent.
+func withoutNulls(v jsonvalue.Value) jsonvalue.Value {
+	for name, member := range v.Members() {
+		if member.IsNull() {
+			v = v.Without(name)
+		}
+	}
+	return v
+}
+
+// checked is draft with the code parsed.
+func (s *Service) checked(ctx context.Context, in jsonvalue.Value) (definition.Draft, error) {
+	if in.Kind() != jsonvalue.Object {
+		return definition.Draft{}, errNotObject
+	}
+	var f fault.Fields
+	d := s.draft(&f, in)
+	code, _ := d.Contents.Get(memberCode)
+	if err := s.scripts.Check(ctx, &f, memberCode, code.Reveal(), definition.MaxCode); err != nil {
+		return d, err
+	}
+	return d, f.Err()
+}
+
+var errNotObject = fault.New(fault.Invalid, "the body must be a JSON object")
+
+// Create adds a reactor.
+func (s *Service) Create(ctx context.Context, c access.Caller, in jsonvalue.Value, last ...store.Step[Reactor]) (Reactor, error) {
+	if err := c.Require(access.ReactorCreate); err != nil {
+		return Reactor{}, err
+	}
+	d, err := s.checked(ctx, in)
+	if err != nil {
+		return Reactor{}, err
+	}
+	return s.definitions.Create(ctx, c, d, last...)
+}
+
+// Get returns a reactor.
+func (s *Service) Get(ctx context.Context, c access.Caller, id string) (Reactor, error) {
+	return s.definitions.Get(ctx, c, id)
+}
+
+// List returns a page of reactors, newest first, and how many match in all.
+func (s *Service) List(ctx context.Context, c access.Caller, f definition.Filter, page store.Page) ([]Reactor, int64, error) {
+	return s.definitions.List(ctx, c, f, page)
+}
+
+// Delete removes a reactor.
+func (s *Service) Delete(ctx context.Context, c access.Caller, id string) error {
+	return s.definitions.Delete(ctx, c, id)
+}
+
+// Replace changes all of a reactor: what is left out returns to its default.
+func (s *Service) Replace(ctx context.Context, c access.Caller, id string, in jsonvalue.Value, last ...store.Step[Reactor]) (Reactor, error) {
+	if err := c.Require(access.ReactorUpdate); err != nil {
+		return Reactor{}, err
+	}
+	d, err := s.checked(ctx, in)
+	if err != nil {
+		return Reactor{}, err
+	}
+	return s.definitions.Change(ctx, c, id, audit.Update, func(Reactor) (definition.Draft, error) { return d, nil }, last...)
+}
+
+// Patch changes a reactor by a merge patch of its wire form.
+func (s *Service) Patch(ctx context.Context, c access.Caller, id string, patch jsonvalue.Value, last ...store.Step[Reactor]) (Reactor, error) {
+	if err := c.Require(access.ReactorUpdate); err != nil {
+		return Reactor{}, err
+	}
+	if patch.Kind() != jsonvalue.Object {
+		return Reactor{}, errNotObject
+	}
+	if code, ok := patch.Get(memberCode); ok && code.Kind() == jsonvalue.String {
+		var f fault.Fields
+		if err := s.scripts.Check(ctx, &f, memberCode, code.Reveal(), definition.MaxCode); err != nil {
+			return Reactor{}, err
+		}
+		if err := f.Err(); err != nil {
+			return Reactor{}, err
+		}
+	}
+	return s.definitions.Change(ctx, c, id, audit.Update, func(old Reactor) (definition.Draft, error) {
+		merged, err := jsonvalue.MergePatch(wireForm(old), patch)
+		if err != nil {
+			return definition.Draft{}, err
+		}
+		var f fault.Fields
+		d := s.draft(&f, merged)
+		if code, _ := d.Contents.Get(memberCode); code.Reveal() == "" {
+			f.Add(memberCode, "is required")
+		}
+		return d, f.Err()
+	}, last...)
+}
+
+// wireForm is what a merge patch changes.
+func wireForm(r Reactor) jsonvalue.Value {
+	v := r.Contents.With(memberName, jsonvalue.NewString(r.Name))
+	if r.ApplicationID != "" {
+		v = v.With(memberApplication, emptyObject.With(memberID, jsonvalue.NewString(r.ApplicationID)))
+	}
+	return v
+}
+
+// program is the code of a reactor for the runner.
+func program(r Reactor) script.Program {
+	return script.Program{
+		Tenant: r.TenantID, ID: r.ID, Version: r.Version, Application: r.ApplicationID, Sources: map[string]string{entry: Code(r)},
+	}
+}
+
+// isFault reports whether the caller, or the code, is to blame.
+func isFault(err error) bool {
+	return !errors.Is(err, fault.Internal) && fault.Of(err).Kind() != fault.Internal
+}
