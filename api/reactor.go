@@ -1,5 +1,7 @@
 package api
 
+import "encoding/json"
+
 // Reactor is a tenant's own code on the server.
 type Reactor struct {
 	ID            string            `json:"id"`
@@ -41,4 +43,15 @@ type ReactorResponse struct {
 // AsyncReactor names a run that nobody waits for.
 type AsyncReactor struct {
 	AsyncReactorRequestID string `json:"asyncReactorRequestId"`
+}
+
+// Run is what is remembered of a run for an hour.
+type Run struct {
+	ID               string            `json:"id"`
+	RequestID        string            `json:"request_id,omitempty"` // of a run that nobody waited for
+	StartedAt        Time              `json:"started_at"`
+	TookMicroseconds int64             `json:"took_us"`
+	MemoryBytes      int64             `json:"memory_bytes"`
+	Failed           bool              `json:"failed"`
+	Console          []json.RawMessage `json:"console"` // {"level":…,"text":…}
 }

@@ -65,24 +65,32 @@ func (s *Service) Authenticate(ctx context.Context, text secret.Text) (access.Ca
 	return access.NewApplication(k.Tenant(), a.ID, kind, grant), nil
 }
 
-// Acting is the caller that code of a tenant is, which acts in the name of an
-// application without having its key: what the application may do now.
-func (s *Service) Acting(ctx context.Context, tenant, application string) (access.Caller, error) {
+// Acting is the caller that an application or, where session is not empty, one
+// of its sessions is at this moment, for work that goes on in its name without
+// its key: code of a reactor, and runs that nobody waits for.
+func (s *Service) Acting(ctx context.Context, tenant, application, session string) (c access.Caller, err error) {
 	keys, err := s.ring.For(ctx, tenant)
 	if err != nil {
 		return access.Caller{}, fmt.Errorf("get keys: %w", err)
 	}
-	var r store.Application
-	err = s.store.View(ctx, tenant, func(tx store.Tx) (err error) {
-		r, err = rowOf(ctx, tx, application)
+	err = s.store.View(ctx, tenant, func(tx store.Tx) error {
+		if session != "" {
+			r, err := tx.Session(ctx, session)
+			if err != nil {
+				return notFound(err, errNoSession)
+			}
+			c, err = s.callerOfSession(ctx, tx, keys, r)
+			return err
+		}
+		r, err := rowOf(ctx, tx, application)
+		if err != nil {
+			return err
+		}
+		var state Inactive
+		if c, state, err = s.holderOf(keys, r); err == nil && state != Active {
+			return errExpired
+		}
 		return err
 	})
-	if err != nil {
-		return access.Caller{}, err
-	}
-	c, state, err := s.holderOf(keys, r)
-	if err == nil && state != Active {
-		return access.Caller{}, errExpired
-	}
 	return c, err
 }

@@ -367,6 +367,33 @@ func (s *Service) RotateCallbackSecret(ctx context.Context, c access.Caller, las
 	}, last...)
 }
 
+// CallbackSecrets are those that sign at this moment, newest first. It is for
+// the deliveries themselves: nobody is shown them, so nothing is logged.
+func (s *Service) CallbackSecrets(ctx context.Context, tenant string) (list []secret.Text, err error) {
+	keys, err := s.ring.For(ctx, tenant)
+	if err != nil {
+		return nil, fmt.Errorf("get keys: %w", err)
+	}
+	var r store.Tenant
+	err = s.store.View(ctx, tenant, func(tx store.Tx) (err error) {
+		r, err = tx.TenantRow(ctx)
+		return notFound(err, errNoTenant)
+	})
+	if err != nil {
+		return nil, err
+	}
+	k, err := openSecrets(keys, r.Secrets)
+	if err != nil {
+		return nil, err
+	}
+	c := s.callbackSecretOf(k)
+	list = append(list, c.Secret)
+	if !c.Previous.IsZero() {
+		list = append(list, c.Previous)
+	}
+	return list, nil
+}
+
 // withSecrets opens a tenant's secrets and puts back what change makes of them.
 func (s *Service) withSecrets(ctx context.Context, c access.Caller, op audit.Operation, change func(keptSecrets) keptSecrets, last ...store.Step[CallbackSecret]) (out CallbackSecret, err error) {
 	keys, err := s.keysOf(ctx, c)

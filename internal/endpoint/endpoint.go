@@ -89,6 +89,9 @@ func Routes(s Services) []httpapi.Route {
 		{Pattern: "PATCH /reactors/{id}", Permission: "reactor:update", Body: httpapi.MergePatch, Idempotent: true, Handle: s.once(s.patchReactor)},
 		{Pattern: "DELETE /reactors/{id}", Permission: "reactor:delete", Handle: s.deleteReactor},
 		{Pattern: "POST /reactors/{id}/react", Permission: "token:use", Body: httpapi.JSON, Idempotent: true, Handle: s.once(s.react)},
+		{Pattern: "POST /reactors/{id}/react-async", Permission: "token:use", Body: httpapi.JSON, Idempotent: true, Handle: s.once(s.reactAsync)},
+		{Pattern: "GET /reactors/{id}/results/{request_id}", Permission: "token:use", Handle: s.getResult},
+		{Pattern: "GET /reactors/{id}/runs", Permission: "reactor:read", Handle: s.listRuns},
 
 		{Pattern: "GET /logs", Permission: "log:read", Handle: s.listLogs},
 		{Pattern: "GET /logs/entity-types", Permission: "log:read", Handle: s.listEntityTypes},

@@ -3,6 +3,7 @@ package endpoint
 import (
 	"encoding/json"
 	"net/http"
+	"net/url"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -137,6 +138,11 @@ func (s Services) react(r *http.Request, c access.Caller, a *idempotency.Attempt
 	if err != nil {
 		return answer, err
 	}
+	if invocation.Callback != "" {
+		return s.start(r, c, a, invocation, func(string) (idempotency.Answer, error) {
+			return answerOf(http.StatusAccepted, "", struct{}{}) // clients fail on an empty body
+		})
+	}
 	var last []func(store.Tx, reactor.Response, *keyring.EpochKey) error
 	if a != nil {
 		if err := a.Hold(r.Context()); err != nil {
@@ -155,6 +161,60 @@ func (s Services) react(r *http.Request, c access.Caller, a *idempotency.Attempt
 		return answer, err
 	}
 	return responseOf(out)
+}
+
+// reactAsync accepts a run whose result is kept until it is asked for.
+func (s Services) reactAsync(r *http.Request, c access.Caller, a *idempotency.Attempt) (answer idempotency.Answer, err error) {
+	in, err := bodyOf(r)
+	if err != nil {
+		return answer, err
+	}
+	invocation, err := reactor.ParseInvocation(in)
+	if err != nil {
+		return answer, err
+	}
+	invocation.Callback = "" // the result is asked for
+	return s.start(r, c, a, invocation, func(request string) (idempotency.Answer, error) {
+		return answerOf(http.StatusAccepted, "/reactors/"+url.PathEscape(r.PathValue("id"))+"/results/"+request, api.AsyncReactor{AsyncReactorRequestID: request})
+	})
+}
+
+func (s Services) start(r *http.Request, c access.Caller, a *idempotency.Attempt, in reactor.Invocation, show func(string) (idempotency.Answer, error)) (idempotency.Answer, error) {
+	return effect(r.Context(), a, show, func(last ...store.Step[string]) (string, error) {
+		return s.Reactors.Start(r.Context(), c, r.PathValue("id"), in, last...)
+	})
+}
+
+func (s Services) getResult(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+	status, body, err := s.Reactors.Result(r.Context(), c, r.PathValue("id"), r.PathValue("request_id"))
+	if err != nil {
+		return err
+	}
+	httpapi.WriteEncoded(w, status, body)
+	return nil
+}
+
+func (s Services) listRuns(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+	q, err := httpapi.Query(r)
+	if err != nil {
+		return err
+	}
+	page, rows, err := pageOf(q)
+	if err != nil {
+		return err
+	}
+	list, total, err := s.Reactors.Runs(r.Context(), c, r.PathValue("id"), rows)
+	if err != nil {
+		return err
+	}
+	out := make([]api.Run, len(list))
+	for i, run := range list {
+		out[i] = api.Run{
+			ID: run.ID, RequestID: run.RequestID, StartedAt: api.Time{Time: run.StartedAt}, TookMicroseconds: run.Took.Microseconds(),
+			MemoryBytes: run.Memory, Failed: run.Failed, Console: orEmpty(run.Console),
+		}
+	}
+	return httpapi.WritePage(w, page, total, out)
 }
 
 func responseOf(out reactor.Response) (idempotency.Answer, error) {

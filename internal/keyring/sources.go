@@ -20,6 +20,8 @@ const (
 	// store.Definition.Record say.
 	FieldParcel     = "parcel.contents"
 	FieldDefinition = "definition.contents"
+	// FieldParcelShortLived is of what lies in a parcel under an epoch's key.
+	FieldParcelShortLived = "parcel.short-lived"
 	// FieldTokenCursor is of places in lists, which callers keep and rows never do.
 	FieldTokenCursor = "token.cursor"
 )

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/tokenkeep/tokenkeep/internal/access"
@@ -48,9 +49,11 @@ func (r Response) Object() jsonvalue.Value {
 
 // ready is a run whose arguments are there.
 type ready struct {
-	reactor Reactor
-	args    jsonvalue.Value
-	used    *token.Used
+	reactor   Reactor
+	args      jsonvalue.Value
+	protected iter.Seq[jsonvalue.Value]
+	epoch     *keyring.EpochKey // under which all that is made of them belongs; nil for none
+	request   string            // the id of a run that nobody waits for; "" for others
 }
 
 // prepare finds the reactor and puts the values of tokens into the arguments.
@@ -67,10 +70,12 @@ func (s *Service) prepare(ctx context.Context, c access.Caller, id string, args 
 	if err != nil {
 		return r, err
 	}
-	if r.used, err = s.tokens.Use(ctx, c, token.User{Type: audit.Reactor, ID: id}, doc.IDs()); err != nil {
+	used, err := s.tokens.Use(ctx, c, token.User{Type: audit.Reactor, ID: id}, doc.IDs())
+	if err != nil {
 		return r, err
 	}
-	expanded, err := doc.Resolve(r.used.Lookup(), expression.NewBudget(s.maxBody))
+	r.protected, r.epoch = used.Leaves(), used.Epoch()
+	expanded, err := doc.Resolve(used.Lookup(), expression.NewBudget(s.maxBody))
 	if err != nil {
 		return r, err
 	}
@@ -94,7 +99,7 @@ func (s *Service) React(ctx context.Context, c access.Caller, id string, in Invo
 	}
 	return s.run(ctx, c, r, SyncTimeout, func(tx store.Tx, out Response) error {
 		for _, step := range last {
-			if err := step(tx, out, r.used.Epoch()); err != nil {
+			if err := step(tx, out, r.epoch); err != nil {
 				return err
 			}
 		}
@@ -107,8 +112,9 @@ func (s *Service) React(ctx context.Context, c access.Caller, id string, in Invo
 // nothing to tokenize and it is wanted, in one of its own.
 func (s *Service) run(ctx context.Context, c access.Caller, r ready, timeout time.Duration, finish func(store.Tx, Response) error, wanted bool) (out Response, err error) {
 	ran, err := s.scripts.Run(ctx, program(r.reactor), script.Call{
-		Entry: entry, Args: r.args, Configuration: Configuration(r.reactor), Timeout: timeout, Origin: c.Origin(), Protected: r.used.Leaves(),
+		Entry: entry, Args: r.args, Configuration: Configuration(r.reactor), Timeout: timeout, Origin: c.Origin(), Protected: r.protected,
 	})
+	s.printed(c.Tenant(), r, ran, err)
 	if errors.As(err, &out.Custom) {
 		// An answer like any other: where it says that all went well, it is kept.
 		if wanted && out.Custom.Status >= 200 && out.Custom.Status <= 299 {

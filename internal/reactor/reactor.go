@@ -12,8 +12,14 @@ package reactor
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"net/http"
+	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/access"
 	"github.com/tokenkeep/tokenkeep/internal/audit"
 	"github.com/tokenkeep/tokenkeep/internal/definition"
@@ -21,6 +27,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/jsonvalue"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
 	"github.com/tokenkeep/tokenkeep/internal/script"
+	"github.com/tokenkeep/tokenkeep/internal/secret"
 	"github.com/tokenkeep/tokenkeep/internal/store"
 	"github.com/tokenkeep/tokenkeep/internal/token"
 )
@@ -44,12 +51,35 @@ const (
 // entry is the name of a reactor's one piece of code.
 const entry = "main"
 
-// Options are the settings of a Service.
+// Parts are what a Service works with. Those for callbacks may be left out
+// where nothing is called.
+type Parts struct {
+	Store   store.Store
+	Ring    *keyring.Ring
+	Tokens  *token.Service
+	Scripts *script.Runner
+	// Acting is the caller that an application, or a session if it is not
+	// empty, would be now.
+	Acting func(ctx context.Context, tenant, application, session string) (access.Caller, error)
+	// Secrets sign what is delivered to callbacks of a tenant.
+	Secrets func(ctx context.Context, tenant string) ([]secret.Text, error)
+	// Problem says what callers are told of an error.
+	Problem func(err error, traceID string) api.Problem
+	// CheckURL says what is wrong with the address of a callback; nil refuses all.
+	CheckURL func(address string) error
+	// Transport calls addresses that a tenant chose.
+	Transport func(tenant string, firstByte time.Duration) http.RoundTripper
+}
+
+// Options are the settings of a Service. The zero Options are good ones.
 type Options struct {
 	Now     func() time.Time // default time.Now
 	MaxBody int              // bytes of arguments once expanded; default 5 MiB
 	// OptionalConfiguration takes reactors that leave their configuration out.
 	OptionalConfiguration bool
+	HeaderPrefix          string // default SVC
+	Logger                *slog.Logger
+	Metrics               prometheus.Registerer
 }
 
 // Service keeps and runs reactors. Its methods are safe for concurrent use.
@@ -59,22 +89,52 @@ type Service struct {
 	ring        *keyring.Ring
 	tokens      *token.Service
 	scripts     *script.Runner
+	acting      func(ctx context.Context, tenant, application, session string) (access.Caller, error)
+	secrets     func(ctx context.Context, tenant string) ([]secret.Text, error)
+	problemOf   func(err error, traceID string) api.Problem
+	checkURL    func(address string) error
+	transport   func(tenant string, firstByte time.Duration) http.RoundTripper
 	now         func() time.Time
 	maxBody     int
 	optional    bool
+	prefix      string
+	log         *slog.Logger
+	woken       chan struct{} // by a job that is due at once
+
+	delivered, givenUp, runsLost prometheus.Counter
+
+	mu      sync.Mutex // guards waiting
+	waiting []waiting  // runs that are to be kept
 }
 
 // New returns the service.
-func New(s store.Store, ring *keyring.Ring, tokens *token.Service, scripts *script.Runner, o Options) *Service {
+func New(p Parts, o Options) *Service {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	if o.MaxBody <= 0 {
 		o.MaxBody = 5 << 20
 	}
+	if o.HeaderPrefix == "" {
+		o.HeaderPrefix = api.DefaultPrefix
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	counter := func(name, help string) prometheus.Counter {
+		c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+		if o.Metrics != nil {
+			o.Metrics.MustRegister(c)
+		}
+		return c
+	}
 	return &Service{
-		definitions: definition.New(kind, s, ring, o.Now, nil), store: s, ring: ring, tokens: tokens, scripts: scripts,
-		now: o.Now, maxBody: o.MaxBody, optional: o.OptionalConfiguration,
+		definitions: definition.New(kind, p.Store, p.Ring, o.Now, nil), store: p.Store, ring: p.Ring, tokens: p.Tokens, scripts: p.Scripts,
+		acting: p.Acting, secrets: p.Secrets, problemOf: p.Problem, checkURL: p.CheckURL, transport: p.Transport,
+		now: o.Now, maxBody: o.MaxBody, optional: o.OptionalConfiguration, prefix: o.HeaderPrefix, log: o.Logger, woken: make(chan struct{}, 1),
+		delivered: counter("tokenkeep_callbacks_delivered_total", "Results that were delivered to callbacks."),
+		givenUp:   counter("tokenkeep_callbacks_given_up_total", "Results that no callback took."),
+		runsLost:  counter("tokenkeep_runs_not_kept_total", "Runs of which nothing was kept because too many waited to be."),
 	}
 }
 

@@ -1,0 +1,154 @@
+package reactor
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tokenkeep/tokenkeep/api"
+	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/fault"
+	"github.com/tokenkeep/tokenkeep/internal/keyring"
+	"github.com/tokenkeep/tokenkeep/internal/secret"
+	"github.com/tokenkeep/tokenkeep/internal/store"
+)
+
+// A delivery is tried ten times. The waits between the tries double from the
+// first one on, and come to about two and a half hours.
+const (
+	deliveryTries = 10
+	firstWait     = 18 * time.Second
+	// deliveryTime is how long one try may take. It is less than a lease, so
+	// that no other node begins the next try meanwhile.
+	deliveryTime = 10 * time.Second
+	maxAnswer    = 64 << 10 // bytes of a receiver's answer that are read
+)
+
+var errCallback = fault.Field("callback_url", "is not an address that this service may call")
+
+func (s *Service) checkCallback(address string) error {
+	if s.checkURL == nil {
+		return errCallback
+	}
+	if err := s.checkURL(address); err != nil {
+		if f := fault.Of(err); f.Kind() == fault.Invalid {
+			return fault.Field("callback_url", f.Detail())
+		}
+		return err
+	}
+	return nil
+}
+
+// callerOf is who asked for a run, with the rights of this moment.
+func (s *Service) callerOf(ctx context.Context, tenant string, j job) (access.Caller, error) {
+	c, err := s.acting(ctx, tenant, j.application, j.session)
+	if err != nil {
+		if isFault(err) {
+			return c, errNoCaller
+		}
+		return c, fmt.Errorf("find who asked for a run: %w", err)
+	}
+	return c.WithOrigin(j.origin), nil
+}
+
+// problem is the error body of a run that failed.
+func (s *Service) problem(err error, j job) result {
+	p := s.problemOf(err, j.origin.TraceID)
+	body, _ := json.Marshal(p) // texts and numbers: it cannot fail
+	return result{p.Status, body}
+}
+
+// deliver sends a result to its callback, and decides what becomes of it.
+func (s *Service) deliver(ctx context.Context, keys *keyring.Keys, p store.Parcel, j job) error {
+	if j.gone {
+		// Said instead, and kept like any other result.
+		res := s.problem(errTooLate, j)
+		j.status, j.payload = res.status, res.body
+	}
+	err := s.send(ctx, keys.Tenant(), p, j)
+	switch {
+	case err == nil:
+		s.delivered.Inc()
+	case ctx.Err() != nil:
+		return nil // the server stops; the lease ends by itself
+	case p.Attempts >= deliveryTries:
+		s.givenUp.Inc()
+		s.log.Warn("a callback was given up", "request", p.ID, "tries", p.Attempts)
+	default:
+		wait := firstWait << (p.Attempts - 1)
+		wait += time.Duration(rand.Int64N(int64(wait / 10)))
+		p.DueAt, p.Version = store.At(s.now().Add(wait)), p.Version+1
+		return s.store.Update(ctx, keys.Tenant(), func(tx store.Tx) error { return tx.ReplaceParcel(ctx, p) })
+	}
+	err = s.store.Update(ctx, keys.Tenant(), func(tx store.Tx) error { return tx.DeleteParcel(ctx, p.Kind, p.ID) })
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+var errNotTaken = errors.New("the receiver did not take it")
+
+// send makes one try. A redirect is not followed, and is not a success.
+func (s *Service) send(ctx context.Context, tenant string, p store.Parcel, j job) error {
+	secrets, err := s.secrets(ctx, tenant)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, deliveryTime)
+	defer cancel()
+	body := j.payload
+	if len(body) == 0 {
+		body = []byte("null") // a custom answer without a body
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, j.callback, bytes.NewReader(body))
+	if err != nil {
+		return errNotTaken // its words repeat the address
+	}
+	stamp := strconv.FormatInt(s.now().Unix(), 10)
+	r.Header.Set("Content-Type", api.MediaJSON)
+	r.Header.Set("User-Agent", "tokenkeep")
+	r.Header.Set(api.Header(s.prefix, api.TraceID), j.origin.TraceID)
+	r.Header.Set(api.Header(s.prefix, api.ReactorID), p.Group)
+	r.Header.Set(api.Header(s.prefix, api.RequestID), p.ID)
+	r.Header.Set("Webhook-Id", p.ID)
+	r.Header.Set("Webhook-Timestamp", stamp)
+	r.Header.Set("Webhook-Signature", sign(secrets, p.ID, stamp, body))
+	answer, err := s.transport(tenant, deliveryTime).RoundTrip(r)
+	if err != nil {
+		return errNotTaken
+	}
+	defer answer.Body.Close()
+	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, maxAnswer)) // so that the connection can be used again
+	if answer.StatusCode < 200 || answer.StatusCode > 299 {
+		return errNotTaken
+	}
+	return nil
+}
+
+// sign signs after Standard Webhooks, once for each secret that is valid.
+func sign(secrets []secret.Text, id, stamp string, body []byte) string {
+	var list []string
+	for _, text := range secrets {
+		key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(text.Reveal(), "whsec_"))
+		if err != nil {
+			continue // it was made by us: see directory
+		}
+		mac := hmac.New(sha256.New, key)
+		_, _ = io.WriteString(mac, id+"."+stamp+".")
+		_, _ = mac.Write(body)
+		list = append(list, "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
+	}
+	return strings.Join(list, " ")
+}

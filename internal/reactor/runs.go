@@ -1,0 +1,182 @@
+package reactor
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/audit"
+	"github.com/tokenkeep/tokenkeep/internal/keyring"
+	"github.com/tokenkeep/tokenkeep/internal/script"
+	"github.com/tokenkeep/tokenkeep/internal/store"
+)
+
+// What is kept of runs: how long, and how many of each reactor. At most
+// waitingRuns wait to be written; further ones are not kept, as a run must not
+// wait for its own record.
+const (
+	runLife     = time.Hour
+	runsKept    = 100
+	waitingRuns = 1000
+)
+
+// Run is what is remembered of a run for an hour.
+type Run struct {
+	ID        string            `json:"id"`
+	RequestID string            `json:"request_id,omitempty"` // of a run that nobody waited for
+	StartedAt time.Time         `json:"started_at"`
+	Took      time.Duration     `json:"took"`
+	Memory    int64             `json:"memory"`
+	Failed    bool              `json:"failed"`
+	Console   []json.RawMessage `json:"console,omitempty"`
+}
+
+// waiting is a run that is to be kept.
+type waiting struct {
+	tenant  string
+	reactor string
+	epoch   *keyring.EpochKey
+	run     Run
+}
+
+// printed notes a run. It is written soon after.
+func (s *Service) printed(tenant string, r ready, out script.Outcome, err error) {
+	run := Run{
+		ID: access.NewID(), RequestID: r.request, StartedAt: s.now().Add(-out.Took), Took: out.Took, Memory: out.Memory, Failed: err != nil,
+	}
+	for line := range bytes.Lines(out.Console) {
+		if json.Valid(line) { // what a sandbox says is not trusted to be
+			run.Console = append(run.Console, json.RawMessage(bytes.TrimSpace(line)))
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.waiting) < waitingRuns {
+		s.waiting = append(s.waiting, waiting{tenant, r.reactor.ID, r.epoch, run})
+	} else {
+		s.runsLost.Inc()
+	}
+}
+
+// keepRuns writes the runs that wait.
+func (s *Service) keepRuns(ctx context.Context) error {
+	s.mu.Lock()
+	list := s.waiting
+	s.waiting = nil
+	s.mu.Unlock()
+	var errs []error
+	for _, w := range list {
+		errs = append(errs, s.keepRun(ctx, w))
+	}
+	return errors.Join(errs...)
+}
+
+// keepRun writes one run, under the epoch key of this minute or, when it is
+// older, of what the run was given; and forgets the oldest above the bound.
+func (s *Service) keepRun(ctx context.Context, w waiting) error {
+	keys, err := s.ring.For(ctx, w.tenant)
+	if errors.Is(err, keyring.ErrNoKeys) || errors.Is(err, store.ErrNoTenant) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("get keys: %w", err)
+	}
+	epoch, err := s.ring.Epoch(ctx, w.tenant)
+	if err != nil {
+		return fmt.Errorf("get epoch key: %w", err)
+	}
+	if w.epoch != nil && w.epoch.Epoch() < epoch.Epoch() {
+		epoch = w.epoch
+	}
+	plain, err := json.Marshal(w.run)
+	if err != nil {
+		return errors.New("encode a run")
+	}
+	defer clear(plain)
+	now := s.now()
+	p := store.Parcel{
+		Kind: store.ParcelRun, ID: w.run.ID, Group: w.reactor, CreatedAt: store.At(w.run.StartedAt), ExpiresAt: store.At(now.Add(runLife)), Version: 1,
+	}
+	if err := keys.SealParcel(&p, epoch, plain); errors.Is(err, keyring.ErrGone) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	err = s.store.Update(ctx, w.tenant, func(tx store.Tx) error {
+		if err := tx.InsertParcel(ctx, p); err != nil {
+			return err
+		}
+		// The new one may not be among what is read here.
+		oldest, err := tx.Parcels(ctx, store.ParcelFilter{Kind: store.ParcelRun, Group: w.reactor}, store.Page{Offset: runsKept - 1, Limit: 10})
+		if err != nil {
+			return err
+		}
+		for _, old := range oldest {
+			if old.ID == p.ID {
+				continue
+			}
+			if err := tx.DeleteParcel(ctx, store.ParcelRun, old.ID); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("keep a run: %w", err)
+	}
+	return nil
+}
+
+// Runs returns a page of a reactor's last runs, newest first, and how many
+// there are. It takes reactor:read.
+func (s *Service) Runs(ctx context.Context, c access.Caller, id string, page store.Page) (list []Run, total int64, err error) {
+	if err := c.Require(access.ReactorRead); err != nil {
+		return nil, 0, err
+	}
+	if err := s.keepRuns(ctx); err != nil {
+		return nil, 0, err
+	}
+	if _, err := s.definitions.Find(ctx, c.Tenant(), id); err != nil {
+		return nil, 0, err
+	}
+	keys, err := s.ring.For(ctx, c.Tenant())
+	if err != nil {
+		return nil, 0, fmt.Errorf("get keys: %w", err)
+	}
+	filter := store.ParcelFilter{Kind: store.ParcelRun, Group: id}
+	var rows []store.Parcel
+	err = s.store.Update(ctx, c.Tenant(), func(tx store.Tx) (err error) {
+		if rows, err = tx.Parcels(ctx, filter, page); err != nil {
+			return fmt.Errorf("list runs: %w", err)
+		}
+		if total, err = tx.CountParcels(ctx, filter); err != nil {
+			return fmt.Errorf("count runs: %w", err)
+		}
+		return tx.AppendLog(ctx, audit.EntryBy(c, s.now(), audit.Reactor, id, audit.Read, "its runs"))
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, p := range rows {
+		plain, err := s.ring.OpenParcel(ctx, keys, p)
+		if errors.Is(err, keyring.ErrGone) {
+			total--
+			continue
+		}
+		if err != nil {
+			return nil, 0, fmt.Errorf("open a run: %w", err)
+		}
+		var run Run
+		err = json.Unmarshal(plain, &run)
+		clear(plain)
+		if err != nil {
+			return nil, 0, errors.New("decode a run")
+		}
+		list = append(list, run)
+	}
+	return list, total, nil
+}
