@@ -173,6 +173,9 @@ func (h *Handler) serve(x *exchange, r *http.Request) error {
 		return nil
 	}
 	m, noMatch := h.root.match(r)
+	if _, acting := r.Context().Value(actingKey{}).(access.Caller); acting && m.row != nil && !mayAct(m.row) {
+		return errNotForCode
+	}
 	if m.row != nil {
 		x.row, x.route = m.row, m.row.Pattern
 	}

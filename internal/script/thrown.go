@@ -63,10 +63,11 @@ const (
 // of a class when its name says so and its status does not say otherwise.
 func thrown(t sandbox.Thrown, hide func(string) string) error {
 	if t.Name == customName && t.Custom != nil {
-		if t.Custom.Status < 100 || t.Custom.Status > 599 {
+		// 1xx cannot end an exchange.
+		if t.Custom.Status < 200 || t.Custom.Status > 599 {
 			return &Thrown{api.Problem{
 				Title: http.StatusText(http.StatusUnprocessableEntity), Status: http.StatusUnprocessableEntity,
-				Detail: "the code answered with a status that is not from 100 to 599",
+				Detail: "the code answered with a status that is not from 200 to 599",
 			}}
 		}
 		return &Custom{Status: t.Custom.Status, Headers: t.Custom.Headers, Body: t.Custom.Body}

@@ -26,6 +26,7 @@ type services struct {
 	sealer    *audit.Sealer
 	tokens    *token.Service
 	answers   *idempotency.Service
+	reactors  *reactor.Service
 }
 
 // connect opens the keys and puts the services on the store.
