@@ -22,6 +22,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/admin"
 	"github.com/tokenkeep/tokenkeep/internal/config"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
+	"github.com/tokenkeep/tokenkeep/internal/sandbox"
 	"github.com/tokenkeep/tokenkeep/internal/server"
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
@@ -30,6 +31,9 @@ import (
 var version = ""
 
 func main() {
+	if sandbox.Main() {
+		return // this process starts others, or became one, for code of tenants
+	}
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
@@ -85,7 +89,7 @@ var exits = []struct {
 }{
 	{2, func(err error) bool { return errors.As(err, new(*usageError)) }, "the command line is not right"},
 	{3, func(err error) bool {
-		return errors.As(err, new(*config.Error)) || errors.As(err, new(*server.CertificateError)) || errors.As(err, new(*server.KEKError))
+		return errors.As(err, new(*config.Error)) || errors.As(err, new(*server.CertificateError)) || errors.As(err, new(*server.KEKError)) || errors.As(err, new(*server.SandboxError))
 	}, "the configuration is not right, or not safe"},
 	{4, func(err error) bool { return errors.Is(err, store.ErrInUse) }, "another process has the data folder open"},
 	{5, func(err error) bool { return errors.Is(err, store.ErrNewerSchema) }, "a newer release wrote the data"},

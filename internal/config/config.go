@@ -62,6 +62,22 @@ type Config struct {
 	AllowPorts    []uint16
 	ExtraCAFile   string
 
+	SandboxLevel          string
+	SandboxRuntime        string
+	SandboxNode           string
+	SandboxPackages       string
+	SandboxJIT            bool
+	SandboxPerInvocation  bool
+	SandboxBlank          int
+	SandboxPerProgram     int
+	SandboxGlobal         int
+	SandboxQueue          int
+	SandboxHeap           int
+	SandboxMemory         int
+	SandboxIdle           time.Duration
+	SandboxMaxAge         time.Duration
+	OptionalConfiguration bool
+
 	// Dev relaxes what only a developer's own machine may relax. No setting
 	// reaches it: the dev command sets it.
 	Dev bool

@@ -67,18 +67,8 @@ var settings = []Setting{
 	},
 	text("store.url_file", "File with that URL, mode 0600, for those who keep secrets in files.",
 		"", func(c *Config) *string { return &c.StoreURLFile }, nil),
-	{
-		Name: "store.connections", Doc: "Most connections to PostgreSQL that serve requests; a few more serve sweeps and checks.", Default: "16",
-		set: func(c *Config, v string) error {
-			n, err := strconv.Atoi(v)
-			if err != nil || n < 2 || n > 1000 {
-				return errors.New("must be a number from 2 to 1000")
-			}
-			c.StoreConnections = n
-			return nil
-		},
-		get: func(c *Config) string { return strconv.Itoa(c.StoreConnections) },
-	},
+	count("store.connections", "Most connections to PostgreSQL that serve requests; a few more serve sweeps and checks.", "16", 2, 1000,
+		func(c *Config) *int { return &c.StoreConnections }),
 	text("store.request_role", "Role of PostgreSQL that requests act as: it sees one tenant at a time.",
 		"tokenkeep_requests", func(c *Config) *string { return &c.StoreRequestRole }, matches(`^[a-z_][a-z0-9_]{0,62}$`, "must be a plain role name in lower case")),
 	flag("store.logged_epoch_keys", "Keeps short-lived keys through a crash of PostgreSQL, at the price of copies in its write-ahead log and on standbys.",
@@ -194,6 +184,29 @@ var settings = []Setting{
 			return strings.Join(ports, ",")
 		},
 	},
+	text("sandbox.level", "Least wall that code of tenants may run behind: full, reduced or unsafe_none, which is for development; off runs no code.",
+		"full", func(c *Config) *string { return &c.SandboxLevel }, matches(`^(full|reduced|unsafe_none|off)$`, "must be full, reduced, unsafe_none or off")),
+	text("sandbox.runtime", "Folder with the Node.js and the packages that code runs on. Without it, the folder runtime beside the program.",
+		"", func(c *Config) *string { return &c.SandboxRuntime }, nil),
+	text("sandbox.node", "Another Node.js program than the one in that folder.",
+		"", func(c *Config) *string { return &c.SandboxNode }, nil),
+	text("sandbox.packages", "Folder with a node_modules of further packages that code may require.",
+		"", func(c *Config) *string { return &c.SandboxPackages }, nil),
+	flag("sandbox.jit", "Lets Node.js compile code to machine code: faster for heavy computing, and one wall less.",
+		"false", func(c *Config) *bool { return &c.SandboxJIT }),
+	flag("sandbox.per_invocation", "Takes a fresh process for every run, so that not even runs of the same code share one.",
+		"false", func(c *Config) *bool { return &c.SandboxPerInvocation }),
+	count("sandbox.blank", "Processes that are kept ready for code that has not run yet.", "4", 1, 100, func(c *Config) *int { return &c.SandboxBlank }),
+	count("sandbox.per_program", "Runs of one reactor or proxy at once on this node; more are answered with 429.", "10", 1, 1000, func(c *Config) *int { return &c.SandboxPerProgram }),
+	count("sandbox.global", "Runs of all code at once on this node.", "200", 1, 10000, func(c *Config) *int { return &c.SandboxGlobal }),
+	count("sandbox.queue", "Runs that may wait for a process on this node; more are answered with 503.", "100", 1, 10000, func(c *Config) *int { return &c.SandboxQueue }),
+	count("sandbox.heap_mib", "Heap of the engine in each process, in MiB.", "96", 32, 4096, func(c *Config) *int { return &c.SandboxHeap }),
+	count("sandbox.memory_mib", "All private memory of each process, in MiB.", "256", 128, 8192, func(c *Config) *int { return &c.SandboxMemory }),
+	span("sandbox.idle", "How long an unused process keeps its code.", "1m", time.Second, func(c *Config) *time.Duration { return &c.SandboxIdle }),
+	span("sandbox.max_age", "How long a process lives at most.", "1h", time.Second, func(c *Config) *time.Duration { return &c.SandboxMaxAge }),
+	flag("optional_configuration", "Takes reactors without a configuration, for clients that leave it out.",
+		"false", func(c *Config) *bool { return &c.OptionalConfiguration }),
+
 	text("extra_ca_file", "PEM file of certificate authorities that destinations of tenants may have their certificates from, beside the system's.",
 		"", func(c *Config) *string { return &c.ExtraCAFile }, nil),
 }
@@ -203,6 +216,21 @@ var settings = []Setting{
 var hostName = regexp.MustCompile(`^(\*\.)?([A-Za-z0-9-]{1,63}\.)*[A-Za-z][A-Za-z0-9-]{0,62}$`)
 
 // The makers of rows below read one kind of value each.
+
+func count(name, doc, fallback string, least, most int, field func(*Config) *int) Setting {
+	return Setting{
+		Name: name, Doc: doc, Default: fallback,
+		set: func(c *Config, v string) error {
+			n, err := strconv.Atoi(v)
+			if err != nil || n < least || n > most {
+				return fmt.Errorf("must be a number from %d to %d", least, most)
+			}
+			*field(c) = n
+			return nil
+		},
+		get: func(c *Config) string { return strconv.Itoa(*field(c)) },
+	}
+}
 
 func text(name, doc, fallback string, field func(*Config) *string, check func(string) error) Setting {
 	return Setting{

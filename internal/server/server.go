@@ -125,6 +125,13 @@ func New(ctx context.Context, c *config.Config, o Options) (_ *Server, err error
 	if s.kms, err = openKMS(c); err != nil {
 		return nil, err
 	}
+	if err := s.openEgress(); err != nil {
+		return nil, err
+	}
+	// Before the store and its caches: what starts processes is best started small.
+	if err := s.openSandbox(ctx); err != nil {
+		return nil, err
+	}
 	if err := s.openStore(ctx); err != nil {
 		return nil, err
 	}
@@ -264,6 +271,7 @@ func (s *Server) Run(ctx context.Context) error {
 		chores.Go(func() { s.work(working, c) })
 	}
 	chores.Go(func() { s.sealer.Run(working) })
+	chores.Go(func() { s.reactors.Work(working) })
 	// The store closes behind the last chore.
 	rest := func() {
 		idle()
@@ -312,8 +320,14 @@ func (s *Server) release() error {
 		_ = d.listener.Close()
 	}
 	var err error
+	if s.sandbox != nil {
+		err = s.sandbox.Close()
+	}
+	if s.egress != nil {
+		s.egress.Close()
+	}
 	if s.store != nil {
-		err = s.store.Close()
+		err = errors.Join(err, s.store.Close())
 	}
 	if s.lock != nil {
 		err = errors.Join(err, s.lock.Close())

@@ -9,10 +9,14 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/audit"
 	"github.com/tokenkeep/tokenkeep/internal/config"
 	"github.com/tokenkeep/tokenkeep/internal/directory"
+	"github.com/tokenkeep/tokenkeep/internal/egress"
 	"github.com/tokenkeep/tokenkeep/internal/endpoint"
 	"github.com/tokenkeep/tokenkeep/internal/idempotency"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
 	"github.com/tokenkeep/tokenkeep/internal/keyring/localkms"
+	"github.com/tokenkeep/tokenkeep/internal/reactor"
+	"github.com/tokenkeep/tokenkeep/internal/sandbox"
+	"github.com/tokenkeep/tokenkeep/internal/script"
 	"github.com/tokenkeep/tokenkeep/internal/store"
 	"github.com/tokenkeep/tokenkeep/internal/token"
 )
@@ -26,6 +30,9 @@ type services struct {
 	sealer    *audit.Sealer
 	tokens    *token.Service
 	answers   *idempotency.Service
+	egress    *egress.Egress
+	sandbox   *sandbox.Sandbox // nil where no code runs
+	scripts   *script.Runner
 	reactors  *reactor.Service
 }
 
@@ -51,11 +58,12 @@ func (s *Server) connect(ctx context.Context) (err error) {
 	})
 	s.tokens = token.New(s.store, s.ring, token.Options{Now: s.now, Metrics: s.registry, MaxBody: int(s.config.MaxBody)})
 	s.answers = idempotency.New(s.store, s.ring, s.now)
+	s.connectCode()
 	return nil
 }
 
 func (s *Server) endpoints() endpoint.Services {
-	return endpoint.Services{Directory: s.directory, Audit: s.audit, Tokens: s.tokens, Idempotency: s.answers}
+	return endpoint.Services{Directory: s.directory, Audit: s.audit, Tokens: s.tokens, Idempotency: s.answers, Reactors: s.reactors}
 }
 
 // KEKError says that the configured key-encryption key cannot be used.
