@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/tokenkeep/tokenkeep/internal/sandbox"
+	"github.com/tokenkeep/tokenkeep/test/runtimetest"
 )
 
 func TestMain(m *testing.M) {
@@ -50,25 +50,10 @@ func common(t testing.TB) *sandbox.Sandbox {
 	return shared
 }
 
-// builtRuntime is where 'make build' leaves the runtime.
-const builtRuntime = "../../bin/runtime"
-
-// runtimeFolder finds the runtime, or skips the test; with KEEPTEST_RUNTIME set
-// to "required" a missing one fails it.
+// runtimeFolder finds the runtime, or skips the test.
 func runtimeFolder(t testing.TB) string {
 	t.Helper()
-	folder := os.Getenv("TOKENKEEP_RUNTIME")
-	if folder == "" {
-		folder = builtRuntime
-	}
-	if _, err := os.Stat(filepath.Join(folder, "app", "runtime.js")); err != nil {
-		const why = "the runtime of tenants' code is not built: 'make build' builds it, or TOKENKEEP_RUNTIME names its folder"
-		if os.Getenv("KEEPTEST_RUNTIME") == "required" {
-			t.Fatal(why)
-		}
-		t.Skip(why)
-	}
-	return folder
+	return runtimetest.Find(t).Folder
 }
 
 // open makes a sandbox that is closed with the test.

@@ -75,6 +75,7 @@ var mayImport = map[string][]string{
 	"internal/secret": {},
 
 	"test/canary":      {},
+	"test/runtimetest": {},
 	"test/openapitest": {"api"},
 	"test/rules":       {},
 }

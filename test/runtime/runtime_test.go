@@ -7,57 +7,22 @@
 package runtime_test
 
 import (
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
-)
 
-// requiredVariable says, with the value "required", that a missing runtime fails
-// the tests instead of skipping them.
-const requiredVariable = "KEEPTEST_RUNTIME"
+	"github.com/tokenkeep/tokenkeep/test/runtimetest"
+)
 
 // oldestNode is the oldest major version on which the tests are run beside 16.
 const oldestNode = 18
 
-// builtRuntime returns the folder that 'make runtime' leaves, or the one that
-// TOKENKEEP_RUNTIME names, and the flags of the sandbox by its modes.
-func builtRuntime(t *testing.T) (folder string, flags map[string][]string) {
-	t.Helper()
-	folder = os.Getenv("TOKENKEEP_RUNTIME")
-	if folder == "" {
-		folder = filepath.Join("..", "..", "bin", "runtime")
-	}
-	folder, err := filepath.Abs(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
-	missing := t.Skip
-	if os.Getenv(requiredVariable) == "required" {
-		missing = t.Fatal
-	}
-	text, err := os.ReadFile(filepath.Join(folder, "manifest.json"))
-	if err != nil {
-		missing("no runtime for reactor code is built: 'make runtime' builds it")
-	}
-	var manifest struct {
-		Node  *struct{} // absent where Node 16 does not run
-		Flags map[string][]string
-	}
-	if err := json.Unmarshal(text, &manifest); err != nil {
-		t.Fatalf("manifest of the runtime: %v", err)
-	}
-	if manifest.Node == nil {
-		missing("the built runtime has no Node 16, which does not run here")
-	}
-	return folder, manifest.Flags
-}
-
 func TestWhatReactorCodeFinds(t *testing.T) {
-	folder, modes := builtRuntime(t)
+	built := runtimetest.Find(t)
+	folder, modes := built.Folder, built.Flags
 	if len(modes) != 2 {
 		t.Fatalf("the sandbox has %d modes, want two", len(modes))
 	}
