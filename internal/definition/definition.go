@@ -29,7 +29,10 @@ import (
 const (
 	maxName   = 200    // characters
 	maxConfig = 25     // entries of a configuration
-	maxValue  = 10_000 // characters of its names and values
+	maxValue  = 10_000 // characters of a value of it
+	// maxConfigSize bounds all of it, in bytes of JSON: it goes to the code
+	// beside arguments that may take all of their own room.
+	maxConfigSize = 60 << 10
 	// MaxCode bounds a piece of code, in characters.
 	MaxCode = 50_000
 )
@@ -172,6 +175,9 @@ func CheckConfiguration(f *fault.Fields, configuration jsonvalue.Value) {
 	}
 	if configuration.Len() > maxConfig {
 		f.Add("configuration", "must have at most 25 entries")
+	}
+	if configuration.JSONSize() > maxConfigSize {
+		f.Add("configuration", "must come to at most 60 KiB of JSON")
 	}
 	for name, value := range configuration.Members() {
 		if value.Kind() != jsonvalue.String {

@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/url"
@@ -143,20 +144,24 @@ func (s Services) react(r *http.Request, c access.Caller, a *idempotency.Attempt
 			return answerOf(http.StatusAccepted, "", struct{}{}) // clients fail on an empty body
 		})
 	}
+	ctx := r.Context()
 	var last []func(store.Tx, reactor.Response, *keyring.EpochKey) error
 	if a != nil {
-		if err := a.Hold(r.Context()); err != nil {
+		if err := a.Hold(ctx); err != nil {
 			return answer, err
 		}
+		// Whoever comes again under the key is to find this answer: the code
+		// does not stop in the middle because the line broke.
+		ctx = context.WithoutCancel(ctx)
 		last = append(last, func(tx store.Tx, out reactor.Response, epoch *keyring.EpochKey) error {
 			answer, err := responseOf(out)
 			if err != nil {
 				return err
 			}
-			return a.Keep(r.Context(), tx, answer, epoch)
+			return a.Keep(ctx, tx, answer, epoch)
 		})
 	}
-	out, err := s.Reactors.React(r.Context(), c, r.PathValue("id"), invocation, last...)
+	out, err := s.Reactors.React(ctx, c, r.PathValue("id"), invocation, last...)
 	if err != nil {
 		return answer, err
 	}

@@ -43,6 +43,9 @@ func (h *Handler) As(c access.Caller) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r = r.WithContext(context.WithValue(r.Context(), actingKey{}, c))
 		r.Header.Set(h.traceID, c.Origin().TraceID)
+		// What code calls counts for whoever called the code.
+		r.RemoteAddr = c.Origin().Address
+		r.Header.Del("X-Forwarded-For")
 		h.ServeHTTP(w, r)
 	})
 }

@@ -7,12 +7,14 @@ import (
 )
 
 // ours are the headers that nobody else sets on an answer of this origin: they
-// frame the message, steer the browser's guards, or touch its cookies.
+// frame the message, steer the browser's guards, touch its cookies, or hold for
+// the whole origin and so for other tenants.
 var ours = map[string]bool{
 	"Connection": true, "Keep-Alive": true, "Proxy-Connection": true, "Proxy-Authenticate": true, "Proxy-Authorization": true,
 	"Te": true, "Trailer": true, "Transfer-Encoding": true, "Upgrade": true, "Content-Length": true, "Date": true,
 	"Set-Cookie": true, "Set-Cookie2": true, "Clear-Site-Data": true, "Strict-Transport-Security": true, "Alt-Svc": true,
 	"Content-Security-Policy": true, "Content-Security-Policy-Report-Only": true, "X-Content-Type-Options": true,
+	"Nel": true, "Report-To": true, "Reporting-Endpoints": true, "Accept-Ch": true, "Critical-Ch": true, "Expect-Ct": true,
 	"Public-Key-Pins": true, "Service-Worker-Allowed": true, "Sourcemap": true, "Origin-Agent-Cluster": true,
 }
 
@@ -31,7 +33,8 @@ func GuardForeign(h http.Header) {
 	h.Set("X-Content-Type-Options", "nosniff")
 }
 
-// WriteForeign answers with what a tenant's code chose, as far as it may.
+// WriteForeign answers with what a tenant's code chose, as far as it may. Code
+// that passes on the headers of another server has decoded its body by then.
 func WriteForeign(w http.ResponseWriter, status int, headers map[string]string, body []byte) {
 	prefix := ""
 	if x, ok := w.(*exchange); ok {
@@ -39,7 +42,7 @@ func WriteForeign(w http.ResponseWriter, status int, headers map[string]string, 
 	}
 	h := w.Header()
 	for name, value := range headers {
-		if IsForeign(prefix, name) && isToken(name) && !strings.ContainsFunc(value, isControl) {
+		if IsForeign(prefix, name) && isToken(name) && !strings.EqualFold(name, "Content-Encoding") && !strings.ContainsFunc(value, isControl) {
 			h.Set(name, value)
 		}
 	}

@@ -175,6 +175,9 @@ func (a *Attempt) Find(ctx context.Context) (*Answer, error) {
 	if err := json.Unmarshal(b, &answer); err != nil {
 		return nil, errors.New("decode an answer") // the decoder's words may repeat it
 	}
+	if answer.Status == 0 {
+		return nil, errGone
+	}
 	return &answer, nil
 }
 
@@ -245,7 +248,12 @@ func (a *Attempt) Keep(ctx context.Context, tx store.Tx, answer Answer, epoch *k
 		Kind: store.ParcelAnswer, ID: a.request.id, Owner: a.owner,
 		CreatedAt: store.At(now), ExpiresAt: store.At(now.Add(Lifetime)), Version: 1,
 	}
-	if err := a.keys.SealParcel(&p, epoch, b); err != nil {
+	err = a.keys.SealParcel(&p, epoch, b)
+	if errors.Is(err, keyring.ErrGone) {
+		// The key ended while the answer was made. That there was one is kept.
+		err = a.keys.SealParcel(&p, nil, []byte("{}"))
+	}
+	if err != nil {
 		return err
 	}
 	if a.mark != nil {

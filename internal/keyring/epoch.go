@@ -88,6 +88,7 @@ func (r *Ring) EpochOf(ctx context.Context, tenant string, retention time.Durati
 		}
 		set.keys[number] = key // nil when it is gone
 	}
+	set.note(ctx)
 	return set, nil
 }
 

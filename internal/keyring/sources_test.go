@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	parcelKinds     = []string{store.ParcelAnswer, store.ParcelJob, store.ParcelResult, store.ParcelRun}
+	parcelKinds     = []string{store.ParcelAnswer, store.ParcelJob, store.ParcelDelivery, store.ParcelResult, store.ParcelRun}
 	definitionKinds = []string{store.DefinitionReactor, store.DefinitionProxy}
 )
 

@@ -42,8 +42,10 @@ func (s *Service) checkCallback(address string) error {
 		return errCallback
 	}
 	if err := s.checkURL(address); err != nil {
-		if f := fault.Of(err); f.Kind() == fault.Invalid {
-			return fault.Field("callback_url", f.Detail())
+		if told := fault.Of(err); told.Kind() == fault.Invalid {
+			var f fault.Fields
+			f.Add("callback_url", told.Detail())
+			return f.Err()
 		}
 		return err
 	}
@@ -70,27 +72,33 @@ func (s *Service) problem(err error, j job) result {
 }
 
 // deliver sends a result to its callback, and decides what becomes of it.
-func (s *Service) deliver(ctx context.Context, keys *keyring.Keys, p store.Parcel, j job) error {
+func (s *Service) deliver(ctx context.Context, keys *keyring.Keys, h hold, p store.Parcel, j job) error {
 	if j.gone {
-		// Said instead, and kept like any other result.
+		// Said instead, to whoever waits for the rest.
 		res := s.problem(errTooLate, j)
 		j.status, j.payload = res.status, res.body
 	}
-	err := s.send(ctx, keys.Tenant(), p, j)
+	secrets, err := s.secrets(ctx, keys.Tenant())
+	if err != nil { // our own trouble does not use a try up
+		return errors.Join(fmt.Errorf("get callback secrets: %w", err), s.giveBack(ctx, h, lease))
+	}
+	err = s.send(ctx, keys.Tenant(), secrets, p, j)
 	switch {
 	case err == nil:
 		s.delivered.Inc()
-	case ctx.Err() != nil:
-		return nil // the server stops; the lease ends by itself
-	case p.Attempts >= deliveryTries:
+	case ctx.Err() != nil: // the server stops: no fault of the receiver
+		return s.giveBack(ctx, h, 0)
+	case h.claim >= deliveryTries:
 		s.givenUp.Inc()
-		s.log.Warn("a callback was given up", "request", p.ID, "tries", p.Attempts)
+		s.log.Warn("a callback was given up", "request", p.ID, "tries", h.claim)
 	default:
-		wait := firstWait << (p.Attempts - 1)
+		wait := firstWait << (h.claim - 1)
 		wait += time.Duration(rand.Int64N(int64(wait / 10)))
-		p.DueAt, p.Version = store.At(s.now().Add(wait)), p.Version+1
-		return s.store.Update(ctx, keys.Tenant(), func(tx store.Tx) error { return tx.ReplaceParcel(ctx, p) })
+		return s.move(ctx, h, s.now().Add(wait), h.claim)
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settling)
+	defer cancel()
+	// Whoever else may hold it by now need not deliver it again.
 	err = s.store.Update(ctx, keys.Tenant(), func(tx store.Tx) error { return tx.DeleteParcel(ctx, p.Kind, p.ID) })
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
@@ -101,11 +109,7 @@ func (s *Service) deliver(ctx context.Context, keys *keyring.Keys, p store.Parce
 var errNotTaken = errors.New("the receiver did not take it")
 
 // send makes one try. A redirect is not followed, and is not a success.
-func (s *Service) send(ctx context.Context, tenant string, p store.Parcel, j job) error {
-	secrets, err := s.secrets(ctx, tenant)
-	if err != nil {
-		return err
-	}
+func (s *Service) send(ctx context.Context, tenant string, secrets []secret.Text, p store.Parcel, j job) error {
 	ctx, cancel := context.WithTimeout(ctx, deliveryTime)
 	defer cancel()
 	body := j.payload

@@ -8,10 +8,10 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/jsonvalue"
 )
 
-// Bounds on how long code may take while nobody waits.
+// Bounds on how long code may take while nobody waits, in milliseconds.
 const (
-	minTimeout = 10 * time.Second
-	maxTimeout = 210 * time.Second
+	minTimeout = 10_000
+	maxTimeout = 210_000
 )
 
 // Invocation is a request to run a reactor.
@@ -37,10 +37,10 @@ func ParseInvocation(body jsonvalue.Value) (in Invocation, err error) {
 	in.Callback = callback.Reveal()
 	if timeout := either(body, "timeout_ms", "timeoutMs"); !timeout.IsNull() {
 		ms, err := strconv.Atoi(timeout.Reveal())
-		in.Timeout = time.Duration(ms) * time.Millisecond
-		if err != nil || timeout.Kind() != jsonvalue.Number || in.Timeout < minTimeout || in.Timeout > maxTimeout {
+		if err != nil || timeout.Kind() != jsonvalue.Number || ms < minTimeout || ms > maxTimeout {
 			f.Add("timeout_ms", "must be a whole number from 10000 to 210000")
 		}
+		in.Timeout = time.Duration(ms) * time.Millisecond
 	}
 	return in, f.Err()
 }

@@ -21,9 +21,14 @@ import (
 // SyncTimeout is how long code may take while its caller waits.
 const SyncTimeout = 10 * time.Second
 
+// maxNesting is what arguments in a request may have: they stand in an object.
+const maxNesting = jsonvalue.MaxDepth - 1
+
 var (
-	errArgs   = fault.Field("args", "must be an object")
-	errResult = fault.New(fault.Unprocessable, "the code must return nothing, or an object with raw, tokenize or both")
+	errArgs    = fault.Field("args", "must be an object")
+	errNesting = fault.Field("args", "is nested too deep once its tokens are in it")
+	errResult  = fault.New(fault.Unprocessable, "the code must return nothing, or an object with raw, tokenize or both")
+	errMember  = fault.New(fault.Unprocessable, "the code returned an object with members other than raw and tokenize")
 )
 
 // Response is what a run gives its caller.
@@ -52,6 +57,7 @@ type ready struct {
 	reactor   Reactor
 	args      jsonvalue.Value
 	protected iter.Seq[jsonvalue.Value]
+	hideAll   bool              // there are too many of these to keep: all that code says is hidden
 	epoch     *keyring.EpochKey // under which all that is made of them belongs; nil for none
 	request   string            // the id of a run that nobody waits for; "" for others
 }
@@ -83,7 +89,24 @@ func (s *Service) prepare(ctx context.Context, c access.Caller, id string, args 
 	if r.args = expanded.Value(); !r.args.IsNull() && r.args.Kind() != jsonvalue.Object {
 		return r, errArgs
 	}
+	if nesting(r.args) > maxNesting {
+		return r, errNesting
+	}
 	return r, nil
+}
+
+// nesting is how many arrays and objects of a value stand in one another.
+func nesting(v jsonvalue.Value) (deepest int) {
+	if v.Kind() != jsonvalue.Array && v.Kind() != jsonvalue.Object {
+		return 0
+	}
+	for _, item := range v.Items() {
+		deepest = max(deepest, nesting(item))
+	}
+	for _, member := range v.Members() {
+		deepest = max(deepest, nesting(member))
+	}
+	return deepest + 1
 }
 
 // React runs a reactor while its caller waits. last runs in the transaction
@@ -97,27 +120,50 @@ func (s *Service) React(ctx context.Context, c access.Caller, id string, in Invo
 	if err != nil {
 		return Response{}, err
 	}
-	return s.run(ctx, c, r, SyncTimeout, func(tx store.Tx, out Response) error {
+	kept := never
+	if len(last) > 0 {
+		kept = whenWell
+	}
+	return s.run(ctx, c, &r, SyncTimeout, func(tx store.Tx, out Response) error {
 		for _, step := range last {
 			if err := step(tx, out, r.epoch); err != nil {
 				return err
 			}
 		}
 		return nil
-	}, len(last) > 0)
+	}, kept)
+}
+
+// kept says which answers of code are kept. Errors are not among them.
+type kept int
+
+const (
+	never    kept = iota
+	whenWell      // answers that say that all went well
+	always        // also those that the code gives with another status
+)
+
+func (k kept) keeps(out Response) bool {
+	return k == always || k == whenWell && (out.Custom == nil || out.Custom.Status >= 200 && out.Custom.Status <= 299)
 }
 
 // run runs code on its arguments and tokenizes what it wants tokenized, in the
 // name of the caller. finish runs in the transaction of that; when there is
-// nothing to tokenize and it is wanted, in one of its own.
-func (s *Service) run(ctx context.Context, c access.Caller, r ready, timeout time.Duration, finish func(store.Tx, Response) error, wanted bool) (out Response, err error) {
+// nothing to tokenize and the answer is to be kept, in one of its own. When it
+// runs, r.epoch is the key under which the answer belongs.
+func (s *Service) run(ctx context.Context, c access.Caller, r *ready, timeout time.Duration, finish func(store.Tx, Response) error, k kept) (out Response, err error) {
+	ctx, seen := keyring.Watched(ctx)
 	ran, err := s.scripts.Run(ctx, program(r.reactor), script.Call{
-		Entry: entry, Args: r.args, Configuration: Configuration(r.reactor), Timeout: timeout, Origin: c.Origin(), Protected: r.protected,
+		Entry: entry, Args: r.args, Configuration: Configuration(r.reactor), Timeout: timeout, Origin: c.Origin(), Protected: r.protected, HideAll: r.hideAll, Carry: seen.Over,
 	})
-	s.printed(c.Tenant(), r, ran, err)
+	if epoch := seen.Oldest(); epoch != nil && (r.epoch == nil || epoch.Epoch() < r.epoch.Epoch()) {
+		r.epoch = epoch
+	}
+	if !errors.Is(err, script.ErrNotStarted) {
+		s.printed(c.Tenant(), *r, ran, err)
+	}
 	if errors.As(err, &out.Custom) {
-		// An answer like any other: where it says that all went well, it is kept.
-		if wanted && out.Custom.Status >= 200 && out.Custom.Status <= 299 {
+		if k.keeps(out) {
 			return out, s.keep(ctx, c, out, finish)
 		}
 		return out, nil
@@ -133,13 +179,13 @@ func (s *Service) run(ctx context.Context, c access.Caller, r ready, timeout tim
 	}
 	for name := range ran.Value.Members() {
 		if name != "raw" && name != "tokenize" {
-			return out, errResult
+			return out, errMember
 		}
 	}
 	out.Raw, out.hasRaw = ran.Value.Get("raw")
 	tokenize, _ := ran.Value.Get("tokenize")
 	if tokenize.IsNull() {
-		if wanted {
+		if k.keeps(out) {
 			return out, s.keep(ctx, c, out, finish)
 		}
 		return out, nil

@@ -48,6 +48,9 @@ const (
 	memberID            = "id"
 )
 
+// maxArgs is what a sandbox takes, in bytes of JSON.
+const maxArgs = 5 << 20
+
 // entry is the name of a reactor's one piece of code.
 const entry = "main"
 
@@ -74,7 +77,7 @@ type Parts struct {
 // Options are the settings of a Service. The zero Options are good ones.
 type Options struct {
 	Now     func() time.Time // default time.Now
-	MaxBody int              // bytes of arguments once expanded; default 5 MiB
+	MaxBody int              // bytes of arguments once expanded; default and at most 5 MiB
 	// OptionalConfiguration takes reactors that leave their configuration out.
 	OptionalConfiguration bool
 	HeaderPrefix          string // default SVC
@@ -101,8 +104,11 @@ type Service struct {
 	log         *slog.Logger
 	woken       chan struct{} // by a job that is due at once
 
-	delivered, givenUp, runsLost prometheus.Counter
+	runs, deliveries *room
 
+	delivered, givenUp, lost, runsLost prometheus.Counter
+
+	keeping sync.Mutex // held while runs are written, so that who looks sees them
 	mu      sync.Mutex // guards waiting
 	waiting []waiting  // runs that are to be kept
 }
@@ -112,8 +118,8 @@ func New(p Parts, o Options) *Service {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.MaxBody <= 0 {
-		o.MaxBody = 5 << 20
+	if o.MaxBody <= 0 || o.MaxBody > maxArgs {
+		o.MaxBody = maxArgs
 	}
 	if o.HeaderPrefix == "" {
 		o.HeaderPrefix = api.DefaultPrefix
@@ -132,8 +138,10 @@ func New(p Parts, o Options) *Service {
 		definitions: definition.New(kind, p.Store, p.Ring, o.Now, nil), store: p.Store, ring: p.Ring, tokens: p.Tokens, scripts: p.Scripts,
 		acting: p.Acting, secrets: p.Secrets, problemOf: p.Problem, checkURL: p.CheckURL, transport: p.Transport,
 		now: o.Now, maxBody: o.MaxBody, optional: o.OptionalConfiguration, prefix: o.HeaderPrefix, log: o.Logger, woken: make(chan struct{}, 1),
+		runs: newRoom(runsAtOnce, runsOfATenant), deliveries: newRoom(deliveriesAtOnce, deliveriesOfATenant),
 		delivered: counter("tokenkeep_callbacks_delivered_total", "Results that were delivered to callbacks."),
 		givenUp:   counter("tokenkeep_callbacks_given_up_total", "Results that no callback took."),
+		lost:      counter("tokenkeep_jobs_lost_total", "Jobs that another node took over while this one was at work on them."),
 		runsLost:  counter("tokenkeep_runs_not_kept_total", "Runs of which nothing was kept because too many waited to be."),
 	}
 }
@@ -157,15 +165,18 @@ func Configuration(r Reactor) jsonvalue.Value {
 // application: {id}}. What is wrong is noted in f; whether the code parses is
 // asked elsewhere, as that takes time.
 func (s *Service) draft(f *fault.Fields, in jsonvalue.Value) definition.Draft {
-	text := func(v jsonvalue.Value, name string) string {
+	text := func(v jsonvalue.Value, name, path string) string {
 		member, _ := v.Get(name)
 		if !member.IsNull() && member.Kind() != jsonvalue.String {
-			f.Add(name, "must be a string")
+			f.Add(path, "must be a string")
+			return ""
 		}
 		return member.Reveal()
 	}
-	name := text(in, memberName)
-	definition.CheckName(f, name)
+	name := text(in, memberName, memberName)
+	if !f.Has(memberName) {
+		definition.CheckName(f, name)
+	}
 	configuration, _ := in.Get(memberConfiguration)
 	if configuration.IsNull() {
 		if !s.optional {
@@ -181,9 +192,9 @@ func (s *Service) draft(f *fault.Fields, in jsonvalue.Value) definition.Draft {
 		f.Add(memberApplication, "must be an object")
 	}
 	var contents jsonvalue.Builder
-	contents.Add(memberCode, jsonvalue.NewString(text(in, memberCode)))
+	contents.Add(memberCode, jsonvalue.NewString(text(in, memberCode, memberCode)))
 	contents.Add(memberConfiguration, configuration)
-	return definition.Draft{Name: name, ApplicationID: text(application, memberID), Contents: contents.Value()}
+	return definition.Draft{Name: name, ApplicationID: text(application, memberID, "application.id"), Contents: contents.Value()}
 }
 
 var emptyObject = new(jsonvalue.Builder).Value()
@@ -205,9 +216,10 @@ func (s *Service) checked(ctx context.Context, in jsonvalue.Value) (definition.D
 	}
 	var f fault.Fields
 	d := s.draft(&f, in)
-	code, _ := d.Contents.Get(memberCode)
-	if err := s.scripts.Check(ctx, &f, memberCode, code.Reveal(), definition.MaxCode); err != nil {
-		return d, err
+	if code, _ := d.Contents.Get(memberCode); !f.Has(memberCode) {
+		if err := s.scripts.Check(ctx, &f, memberCode, code.Reveal(), definition.MaxCode); err != nil {
+			return d, err
+		}
 	}
 	return d, f.Err()
 }
@@ -277,7 +289,7 @@ func (s *Service) Patch(ctx context.Context, c access.Caller, id string, patch j
 		}
 		var f fault.Fields
 		d := s.draft(&f, merged)
-		if code, _ := d.Contents.Get(memberCode); code.Reveal() == "" {
+		if code, _ := d.Contents.Get(memberCode); code.Reveal() == "" && !f.Has(memberCode) {
 			f.Add(memberCode, "is required")
 		}
 		return d, f.Err()

@@ -43,8 +43,11 @@ type waiting struct {
 	run     Run
 }
 
-// printed notes a run. It is written soon after.
+// printed notes a run. It is written soon after. What found no room never ran.
 func (s *Service) printed(tenant string, r ready, out script.Outcome, err error) {
+	if out.Took == 0 {
+		return
+	}
 	run := Run{
 		ID: access.NewID(), RequestID: r.request, StartedAt: s.now().Add(-out.Took), Took: out.Took, Memory: out.Memory, Failed: err != nil,
 	}
@@ -64,6 +67,8 @@ func (s *Service) printed(tenant string, r ready, out script.Outcome, err error)
 
 // keepRuns writes the runs that wait.
 func (s *Service) keepRuns(ctx context.Context) error {
+	s.keeping.Lock()
+	defer s.keeping.Unlock()
 	s.mu.Lock()
 	list := s.waiting
 	s.waiting = nil
@@ -107,23 +112,17 @@ func (s *Service) keepRun(ctx context.Context, w waiting) error {
 		return err
 	}
 	err = s.store.Update(ctx, w.tenant, func(tx store.Tx) error {
-		if err := tx.InsertParcel(ctx, p); err != nil {
-			return err
-		}
-		// The new one may not be among what is read here.
+		// With the new one there are as many as are kept.
 		oldest, err := tx.Parcels(ctx, store.ParcelFilter{Kind: store.ParcelRun, Group: w.reactor}, store.Page{Offset: runsKept - 1, Limit: 10})
 		if err != nil {
 			return err
 		}
 		for _, old := range oldest {
-			if old.ID == p.ID {
-				continue
-			}
 			if err := tx.DeleteParcel(ctx, store.ParcelRun, old.ID); err != nil {
 				return err
 			}
 		}
-		return nil
+		return tx.InsertParcel(ctx, p)
 	})
 	if err != nil {
 		return fmt.Errorf("keep a run: %w", err)

@@ -42,6 +42,8 @@ type plan struct {
 	DataMiB   int
 	JIT       bool
 	FirstUser int // as root, the user of slot 0
+
+	HeaderPrefix string
 }
 
 // order asks for one sandbox.

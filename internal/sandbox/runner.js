@@ -15,6 +15,8 @@ const { Writable } = require('stream');
 const network = require('./network.js');
 const runtime = require('./runtime.js');
 
+const headerPrefix = process.argv[2] || undefined;
+
 const CONTROL = 3;
 const IN = { program: 1, call: 2, check: 3 };
 const OUT = { ready: 0, console: 1, value: 2, thrown: 3, failed: 4, checked: 5, fatal: 6 };
@@ -187,7 +189,7 @@ async function call(frame) {
     const given = parse(text.call(frame, 'utf8', from));
     fill.call(frame, 0);
     if (flags & HEADERS && given.args) given.args.headers = runtime.headersObject(given.args.headers || {});
-    const bt = flags & CLIENT ? runtime.createClient(network.request) : null;
+    const bt = flags & CLIENT ? runtime.createClient(network.request, { headerPrefix }) : null;
     value = await handler({ args: given.args, configuration: given.configuration, bt });
   } catch (e) {
     return answer(OUT.thrown, describe(e));

@@ -55,7 +55,10 @@ type Settings struct {
 	Runtime  string // folder of the runtime
 	Node     string // another node binary than the runtime's
 	Packages string // folder with further packages for require, "" for none
-	Scratch  string // folder for the prepared root [the system's temporary folder]
+	// HeaderPrefix is that of the server's own headers, for what code calls
+	// with req.bt [SVC].
+	HeaderPrefix string
+	Scratch      string // folder for the prepared root [the system's temporary folder]
 
 	// JIT lets the engine compile to machine code, which needs memory that can
 	// be written and executed. Without it the kernel refuses such memory.

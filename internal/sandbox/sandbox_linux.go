@@ -46,6 +46,7 @@ func newSandbox(ctx context.Context, settings Settings, best Level) (*Sandbox, e
 	}
 	s := &Sandbox{settings: settings, root: root, launcher: &launcher{plan: plan{
 		Root: root.folder, Libraries: root.libraries, Node: node, DataMiB: settings.DataMiB, JIT: settings.JIT, FirstUser: firstUser,
+		HeaderPrefix: settings.HeaderPrefix,
 	}}}
 	s.pool.busy = make(map[*process]bool)
 	s.pool.calls = make(map[identity]int)

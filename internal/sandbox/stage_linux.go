@@ -52,7 +52,7 @@ func (p plan) work(o order) work {
 		w.Threads = 0 // would count all processes of this user
 	}
 	w.Argv = append([]string{prefix + "/bin/node"}, p.Node...)
-	w.Argv = append(w.Argv, prefix+"/app/runner.js")
+	w.Argv = append(w.Argv, prefix+"/app/runner.js", p.HeaderPrefix)
 	w.Env = []string{
 		"PATH=/bin", "HOME=/", "LANG=C.UTF-8", "TZ=UTC", "NODE_ENV=production",
 		"OPENSSL_CONF=" + prefix + "/app/openssl.cnf", "NODE_EXTRA_CA_CERTS=" + prefix + "/app/ca.pem",

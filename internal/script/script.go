@@ -27,10 +27,14 @@ import (
 // MaxDepth is how deep code may call reactors of reactors.
 const MaxDepth = 3
 
+// ErrNotStarted says that the code did not run at all and may be tried again.
+var ErrNotStarted = errors.New("script: not started")
+
 var (
 	errOff      = fault.New(fault.Unprocessable, "this server does not run code")
 	errBusy     = fault.New(fault.Unavailable, "too much code is running").RetryAfter(time.Second)
 	errTooMany  = fault.New(fault.TooMany, "too many runs of this code at once").RetryAfter(time.Second)
+	errNobody   = fault.New(fault.Unprocessable, "the application that this code acts for has expired or is gone")
 	errTooDeep  = fault.New(fault.Unprocessable, "code called code too often in a row")
 	errNotValid = fault.New(fault.Unprocessable, "the code returned something that is not JSON")
 )
@@ -43,7 +47,7 @@ var failures = map[sandbox.Reason]*fault.Fault{
 	sandbox.DidNotSettle: fault.New(fault.Unprocessable, "the code's promise can never settle"),
 	sandbox.NoFunction:   fault.New(fault.Unprocessable, "the code does not export a function"),
 	sandbox.BadResult:    errNotValid,
-	sandbox.TooLarge:     fault.New(fault.Unprocessable, "the code returned more than is allowed"),
+	sandbox.TooLarge:     fault.New(fault.Unprocessable, "the code was given or returned more than 5 MiB"),
 	sandbox.Broke:        fault.New(fault.Unprocessable, "the code broke its connection to the service"),
 	sandbox.Refused:      fault.New(fault.Unprocessable, "the code could not be started"),
 }
@@ -80,8 +84,14 @@ type Call struct {
 	Headers bool
 	Timeout time.Duration
 	Origin  access.Origin
+	// Carry gives what the code calls with req.bt something of this run; nil
+	// for nothing.
+	Carry func(context.Context) context.Context
 	// Protected yields the values that errors must not repeat; nil for none.
 	Protected iter.Seq[jsonvalue.Value]
+	// HideAll says that there are too many of them to know: errors repeat
+	// nothing that the code said.
+	HideAll bool
 }
 
 // Outcome is what a run came to.
@@ -95,35 +105,49 @@ type Outcome struct {
 
 type depthKey struct{}
 
-// deeper returns a context for what code calls, or an error when it calls too
-// deep.
-func deeper(ctx context.Context) (context.Context, error) {
+// Depth is how deep in code that called code a request was made; 0 outside.
+func Depth(ctx context.Context) int {
 	depth, _ := ctx.Value(depthKey{}).(int)
-	if depth >= MaxDepth {
-		return nil, errTooDeep
-	}
-	return context.WithValue(ctx, depthKey{}, depth+1), nil
+	return depth
+}
+
+// AtDepth puts what runs later where it was asked for: code that asks for runs
+// that nobody waits for does not escape the bound.
+func AtDepth(ctx context.Context, depth int) context.Context {
+	return context.WithValue(ctx, depthKey{}, depth)
 }
 
 // Run runs code. Its error is a fault, a *Thrown or a *Custom when the code is
-// to blame; the outcome has the console and the figures of the run even then.
+// to blame; the outcome has the console and the figures of the run even then. It
+// is ErrNotStarted, beside what callers are told, when the code did not run.
 func (r *Runner) Run(ctx context.Context, p Program, c Call) (out Outcome, err error) {
 	if r.box == nil {
 		return out, errOff
 	}
-	inner, err := deeper(ctx)
-	if err != nil {
-		return out, err
+	depth := Depth(ctx) + 1
+	if depth > MaxDepth {
+		return out, errTooDeep
 	}
 	var client http.Handler
 	if p.Application != "" {
 		caller, err := r.caller(ctx, p.Tenant, p.Application)
+		if errors.Is(err, fault.Unauthenticated) || errors.Is(err, fault.NotFound) {
+			return out, errNobody // a 401 would speak of the key of whoever called
+		}
 		if err != nil {
-			return out, fmt.Errorf("find the application of code: %w", err)
+			err = fmt.Errorf("find the application of code: %w", err)
+			if fault.Of(err).Kind() == fault.Internal {
+				err = fmt.Errorf("%w: %w", ErrNotStarted, err)
+			}
+			return out, err
 		}
 		serve := r.client(caller.WithOrigin(c.Origin))
 		client = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-			serve.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), depthKey{}, inner.Value(depthKey{}))))
+			ctx := AtDepth(req.Context(), depth)
+			if c.Carry != nil {
+				ctx = c.Carry(ctx)
+			}
+			serve.ServeHTTP(w, req.WithContext(ctx))
 		})
 	}
 	var input jsonvalue.Builder
@@ -137,7 +161,7 @@ func (r *Runner) Run(ctx context.Context, p Program, c Call) (out Outcome, err e
 		return out, failure(err)
 	}
 	if got.Thrown != nil {
-		return out, thrown(*got.Thrown, hider(c.Protected))
+		return out, thrown(*got.Thrown, hidden{c.Protected, c.HideAll})
 	}
 	if got.Value == nil {
 		return out, nil
@@ -157,13 +181,13 @@ func failure(err error) error {
 			return fmt.Errorf("%w: %w", words, err)
 		}
 	case errors.Is(err, sandbox.ErrBusy):
-		return errBusy
+		return fmt.Errorf("%w: %w", ErrNotStarted, errBusy)
 	case errors.Is(err, sandbox.ErrTooMany):
-		return errTooMany
+		return fmt.Errorf("%w: %w", ErrNotStarted, errTooMany)
 	case errors.Is(err, sandbox.ErrOff):
 		return errOff
 	case errors.Is(err, sandbox.ErrClosed):
-		return errBusy
+		return fmt.Errorf("%w: %w", ErrNotStarted, errBusy)
 	}
 	return fmt.Errorf("run code: %w", err)
 }
@@ -192,21 +216,4 @@ func (r *Runner) Check(ctx context.Context, f *fault.Fields, path, code string, 
 		return failure(err)
 	}
 	return nil
-}
-
-// leastHidden is from how many characters on a protected value is hidden.
-const leastHidden = 6
-
-// hider replaces every protected value in a text.
-func hider(protected iter.Seq[jsonvalue.Value]) func(string) string {
-	if protected == nil {
-		return func(s string) string { return s }
-	}
-	var pairs []string
-	for leaf := range protected {
-		if s := leaf.Reveal(); utf8.RuneCountInString(s) >= leastHidden {
-			pairs = append(pairs, s, "[protected]")
-		}
-	}
-	return strings.NewReplacer(pairs...).Replace
 }

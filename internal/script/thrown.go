@@ -2,7 +2,9 @@ package script
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
+	"slices"
 
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
@@ -57,11 +59,17 @@ const customName = "CustomHttpResponseError"
 const (
 	maxMessages = 100
 	maxMessage  = 2000 // characters
+	// maxThrown bounds what is looked through, in bytes. The runtime keeps to
+	// less; what it runs may not.
+	maxThrown = 256 << 10
 )
 
-// thrown turns what code threw into an error of ours. An error counts as one
-// of a class when its name says so and its status does not say otherwise.
-func thrown(t sandbox.Thrown, hide func(string) string) error {
+const tooLong = "the message is too long to be shown"
+
+// thrown turns what code threw into an error of ours. An error is one of a
+// class when both its name and its status say so: many libraries have an
+// AuthenticationError of their own, and their failure is not our caller's 401.
+func thrown(t sandbox.Thrown, protected hidden) error {
 	if t.Name == customName && t.Custom != nil {
 		// 1xx cannot end an exchange.
 		if t.Custom.Status < 200 || t.Custom.Status > 599 {
@@ -72,12 +80,15 @@ func thrown(t sandbox.Thrown, hide func(string) string) error {
 		}
 		return &Custom{Status: t.Custom.Status, Headers: t.Custom.Headers, Body: t.Custom.Body}
 	}
-	if c, ok := classes[t.Name]; ok && (t.Status == 0 || t.Status == c.status) {
-		return &Thrown{api.Problem{Title: http.StatusText(c.status), Status: c.status, Detail: c.detail, Errors: messages(t.Errors, hide)}}
+	if c, ok := classes[t.Name]; ok && t.Status == c.status {
+		return &Thrown{api.Problem{Title: http.StatusText(c.status), Status: c.status, Detail: c.detail, Errors: messages(t.Errors, protected)}}
 	}
-	detail := bounded(hide(t.Message))
-	if detail == "" {
-		detail = "the code threw an error without a message"
+	detail := "the code threw an error without a message"
+	switch {
+	case len(t.Message) > maxThrown:
+		detail = tooLong
+	case t.Message != "":
+		detail = bounded(protected.hide(t.Message)[0])
 	}
 	return &Thrown{api.Problem{
 		Title: http.StatusText(http.StatusUnprocessableEntity), Status: http.StatusUnprocessableEntity, Detail: detail,
@@ -85,21 +96,31 @@ func thrown(t sandbox.Thrown, hide func(string) string) error {
 }
 
 // messages reads the errors of a class: a list of texts by name.
-func messages(raw json.RawMessage, hide func(string) string) map[string][]string {
+func messages(raw json.RawMessage, protected hidden) map[string][]string {
+	if len(raw) > maxThrown {
+		return map[string][]string{"error": {tooLong}}
+	}
 	var given map[string][]string
 	if len(raw) == 0 || json.Unmarshal(raw, &given) != nil || len(given) == 0 {
 		return nil
 	}
-	kept := make(map[string][]string)
-	for name, list := range given {
-		if len(kept) == maxMessages {
-			break
+	var texts []string // a name, then its messages
+	names := slices.Sorted(maps.Keys(given))
+	names = names[:min(len(names), maxMessages)]
+	for _, name := range names {
+		given[name] = given[name][:min(len(given[name]), maxMessages)]
+		texts = append(append(texts, name), given[name]...)
+	}
+	texts = protected.hide(texts...)
+	kept := make(map[string][]string, len(names))
+	for _, name := range names {
+		n := len(given[name])
+		list := make([]string, n)
+		for i := range list {
+			list[i] = bounded(texts[1+i])
 		}
-		texts := make([]string, 0, min(len(list), maxMessages))
-		for _, s := range list[:min(len(list), maxMessages)] {
-			texts = append(texts, bounded(hide(s)))
-		}
-		kept[bounded(hide(name))] = texts
+		kept[bounded(texts[0])] = list
+		texts = texts[1+n:]
 	}
 	return kept
 }

@@ -80,6 +80,7 @@ func (s *Server) newSandbox(ctx context.Context) (*sandbox.Sandbox, error) {
 	}
 	return sandbox.New(ctx, sandbox.Settings{
 		Runtime: runtime, Node: c.SandboxNode, Packages: c.SandboxPackages, JIT: c.SandboxJIT, Level: levels[c.SandboxLevel],
+		HeaderPrefix:  c.HeaderPrefix,
 		PerInvocation: c.SandboxPerInvocation, Blank: c.SandboxBlank, PerProgram: c.SandboxPerProgram, Global: c.SandboxGlobal, Queue: c.SandboxQueue,
 		Idle: c.SandboxIdle, MaxAge: c.SandboxMaxAge, OldSpaceMiB: c.SandboxHeap, DataMiB: c.SandboxMemory,
 		Dial: s.dialForCode, Log: s.log, Metrics: s.registry,

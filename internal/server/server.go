@@ -271,9 +271,19 @@ func (s *Server) Run(ctx context.Context) error {
 		chores.Go(func() { s.work(working, c) })
 	}
 	chores.Go(func() { s.sealer.Run(working) })
-	chores.Go(func() { s.reactors.Work(working) })
-	// The store closes behind the last chore.
-	rest := func() {
+	taking, enough := context.WithCancel(ctx)
+	worked := make(chan struct{})
+	chores.Go(func() {
+		defer close(worked)
+		s.reactors.Work(taking, working)
+	})
+	// The store closes behind the last chore. Code that nobody waits for may
+	// come to its end like a request.
+	rest := func(ctx context.Context) {
+		select {
+		case <-worked:
+		case <-ctx.Done():
+		}
 		idle()
 		chores.Wait()
 	}
@@ -290,12 +300,13 @@ func (s *Server) Run(ctx context.Context) error {
 	case <-ctx.Done():
 	case err = <-failed:
 	}
+	enough()
 	return errors.Join(err, s.stop(context.WithoutCancel(ctx), rest))
 }
 
 // stop says "not ready" and asks clients to leave their connections, waits for
 // load balancers to notice, then closes the doors behind the last request.
-func (s *Server) stop(ctx context.Context, rest func()) error {
+func (s *Server) stop(ctx context.Context, rest func(context.Context)) error {
 	s.log.Info("stopping", "drain_delay", s.config.DrainDelay, "drain_timeout", s.config.DrainTimeout)
 	for _, d := range s.doors {
 		d.handler.Drain()
@@ -307,7 +318,7 @@ func (s *Server) stop(ctx context.Context, rest func()) error {
 	for _, d := range s.doors {
 		errs = append(errs, d.close(ctx))
 	}
-	rest()
+	rest(ctx)
 	_ = os.Remove(filepath.Join(s.config.Data, noteFile))
 	errs = append(errs, s.release())
 	s.log.Info("stopped")

@@ -1,0 +1,527 @@
+package reactor_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/directory"
+	"github.com/tokenkeep/tokenkeep/internal/fault"
+	"github.com/tokenkeep/tokenkeep/internal/reactor"
+	"github.com/tokenkeep/tokenkeep/internal/store"
+)
+
+func TestARunThatNobodyWaitsForIsDelivered(t *testing.T) {
+	onBoth(t, func(t *testing.T, w *world) {
+		to := newReceiver(t)
+		id := w.define(echo)
+		tok := w.token(`{"type":"card_number","data":"` + visa + `"}`)
+		request := w.ask(id, `{"n":"{{ `+tok+` }}","plain":"seen-in-clear"}`, to.URL+"/hook")
+		w.absent("before the run", visa, "seen-in-clear", to.URL)
+		if got := to.take(); len(got) != 0 {
+			t.Fatal("something was delivered before anything ran")
+		}
+		w.do(w.node, 2)
+		got := to.one(t)
+		if want := `{"raw":{"n":"` + visa + `","plain":"seen-in-clear"}}`; got.body != want {
+			t.Errorf("the callback got %s, want %s", got.body, want)
+		}
+		for name, want := range map[string]string{
+			"Svc-Trace-Id": "trace-1", "Svc-Reactor-Id": id, "Svc-Request-Id": request, "Webhook-Id": request, "Content-Type": "application/json",
+		} {
+			if got.header.Get(name) != want {
+				t.Errorf("the callback has %s %q, want %q", name, got.header.Get(name), want)
+			}
+		}
+		if n := len(w.parcels(store.ParcelJob)) + len(w.parcels(store.ParcelDelivery)) + len(w.parcels(store.ParcelResult)); n != 0 {
+			t.Errorf("%d rows are left of what was delivered", n)
+		}
+		w.do(w.node, 0)
+	})
+}
+
+func TestWhatIsDelivered(t *testing.T) {
+	w := onOne(t)
+	to := newReceiver(t)
+	tok := w.token(`{"type":"token","data":"secret-in-a-text"}`)
+	for name, test := range map[string]struct {
+		code   string
+		body   string
+		status int
+		words  string
+	}{
+		"nothing":                    {code: `module.exports = async () => {}`, body: `{}`},
+		"a custom answer":            {code: custom(`{status: 202, body: {a: 1}}`), body: `{"a":1}`},
+		"a custom answer of 402":     {code: custom(`{status: 402, body: {declined: true}}`), body: `{"declined":true}`},
+		"a custom answer of 503":     {code: custom(`{status: 503, body: "later"}`), body: `"later"`},
+		"a custom answer of nothing": {code: custom(`{status: 404}`), body: `{}`},
+		"an error":                   {code: `module.exports = async () => { throw new Error('no luck') }`, status: 422, words: "no luck"},
+		"an error with a value": {
+			code:   `module.exports = async (req) => { throw new Error('bad ' + req.args.h.split(' ')[1]) }`,
+			status: 422, words: "bad [protected]",
+		},
+		"no function":        {code: `module.exports = 1`, status: 422, words: "function"},
+		"not JSON":           {code: `module.exports = async () => ({raw: 1n})`, status: 422, words: "JSON"},
+		"a token of no type": {code: `module.exports = async () => ({tokenize: {type: 'nope', data: 'x'}})`, status: 400, words: ""},
+	} {
+		w.ask(w.define(test.code), `{"h":"Bearer {{ `+tok+` }}"}`, to.URL)
+		w.do(w.node, 2)
+		got := to.one(t)
+		switch {
+		case test.status != 0:
+			problem(t, got.body, test.status, test.words)
+		case got.body != test.body:
+			t.Errorf("%s: the callback got %s, want %s", name, got.body, test.body)
+		}
+		if strings.Contains(got.body, "secret-in-a-text") {
+			t.Errorf("%s: the callback got a protected value: %s", name, got.body)
+		}
+	}
+}
+
+func custom(answer string) string {
+	return `const { CustomHttpResponseError } = require('tokenkeep/errors');
+module.exports = async () => { throw new CustomHttpResponseError(` + answer + `) }`
+}
+
+func TestTokensOfARunAreMadeWithItsResult(t *testing.T) {
+	onBoth(t, func(t *testing.T, w *world) {
+		to := newReceiver(t)
+		w.ask(w.define(`module.exports = async () => ({ raw: 1, tokenize: { type: 'card_number', data: '`+visa+`', id: 'made-by-code' } })`), `{}`, to.URL)
+		w.do(w.node, 2)
+		if got := to.one(t).body; !strings.Contains(got, `"id":"made-by-code"`) || strings.Contains(got, visa) {
+			t.Errorf("the callback got %s", got)
+		}
+		if _, err := w.tokens.Get(t.Context(), w.user, "made-by-code"); err != nil {
+			t.Errorf("the token: %v", err)
+		}
+	})
+}
+
+func TestAJobGoesOnAfterARestart(t *testing.T) {
+	onBoth(t, func(t *testing.T, w *world) {
+		to, g := newReceiver(t), newGate(t)
+		close(g.open)
+		id := w.define(g.code())
+		ran := func(want int) {
+			t.Helper()
+			if n := len(g.came); n != want {
+				t.Errorf("the code ran %d times, want %d", n, want)
+			}
+		}
+
+		w.ask(id, `{"a":1}`, to.URL) // accepted, and nothing else
+		w.do(w.newNode(), 2)
+		if got := to.one(t).body; got != `{"raw":{"a":1}}` {
+			t.Errorf("accepted before the restart: %s", got)
+		}
+		ran(1)
+
+		request := w.ask(id, `{"a":2}`, to.URL) // in the middle of the run
+		w.die(store.ParcelJob, request)
+		w.do(w.newNode(), 0)
+		w.clock.Advance(15 * time.Second)
+		w.do(w.newNode(), 2)
+		got := to.one(t)
+		problem(t, got.body, 422, "interrupted")
+		if got.header.Get("Webhook-Id") != request {
+			t.Error("the delivery has another id")
+		}
+		ran(1)
+
+		request = w.ask(id, `{"a":3}`, to.URL) // before and in the middle of the delivery
+		to.answers(refuse)
+		w.do(w.node, 2)
+		to.answers(nil)
+		first := to.one(t)
+		w.clock.Advance(20 * time.Second)
+		w.die(store.ParcelDelivery, request)
+		w.do(w.newNode(), 0)
+		w.clock.Advance(15 * time.Second)
+		w.do(w.newNode(), 1)
+		again := to.one(t)
+		if again.body != `{"raw":{"a":3}}` || again.body != first.body || again.header.Get("Webhook-Id") != request || first.header.Get("Webhook-Id") != request {
+			t.Errorf("the deliveries are %+v and %+v", first, again)
+		}
+		ran(2)
+	})
+}
+
+func TestAServerThatStopsSaysSoAtOnce(t *testing.T) {
+	w := onOne(t)
+	to, g := newReceiver(t), newGate(t)
+	w.ask(w.define(g.code()), `{}`, to.URL)
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = w.node.DoDue(ctx)
+	}()
+	<-g.came
+	stop()
+	<-done
+	close(g.open)
+	w.do(w.newNode(), 1)
+	problem(t, to.one(t).body, 422, "interrupted")
+	if len(g.came) != 0 {
+		t.Error("the code ran again")
+	}
+}
+
+func TestADeliveryThatTheServerCutOffIsNoTry(t *testing.T) {
+	w := onOne(t)
+	to := newReceiver(t)
+	arrived := make(chan struct{}, 1)
+	to.answers(func(_ http.ResponseWriter, q *http.Request) {
+		arrived <- struct{}{}
+		<-q.Context().Done()
+	})
+	w.ask(w.define(echo), `{}`, to.URL)
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = w.node.DoDue(ctx)
+	}()
+	<-arrived
+	stop()
+	<-done
+	if p := w.parcels(store.ParcelDelivery); len(p) != 1 || p[0].Attempts != 0 || p[0].DueAt > store.At(w.clock.Now()) {
+		t.Errorf("the delivery is %d rows, %+v, want one that is due and counts no try", len(p), p)
+	}
+}
+
+func TestAResultOutlivesARotationOfKeys(t *testing.T) {
+	onBoth(t, func(t *testing.T, w *world) {
+		to, g := newReceiver(t), newGate(t)
+		request := w.ask(w.define(g.code()), `{"a":1}`, to.URL)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if n, err := w.node.DoDue(t.Context()); n != 2 || err != nil {
+				t.Errorf("DoDue = %d, %v, want 2", n, err)
+			}
+		}()
+		<-g.came
+		before := w.parcels(store.ParcelJob)
+		w.must(w.ring.RotateTenant(t.Context(), w.tenant, nil))
+		if after := w.parcels(store.ParcelJob); len(before) != 1 || len(after) != 1 || after[0].Version <= before[0].Version {
+			t.Errorf("the rotation left the job as it was: %d, %d rows", len(before), len(after))
+		}
+		close(g.open)
+		<-done
+		if got := to.one(t); got.body != `{"raw":{"a":1}}` || got.header.Get("Webhook-Id") != request {
+			t.Errorf("the callback got %+v", got)
+		}
+	})
+}
+
+func TestALostJobIsNotFinishedTwice(t *testing.T) {
+	onBoth(t, func(t *testing.T, w *world) {
+		to, g := newReceiver(t), newGate(t)
+		w.ask(w.define(g.code()), `{"late":true}`, to.URL)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_, _ = w.node.DoDue(t.Context())
+		}()
+		<-g.came
+		w.clock.Advance(16 * time.Second) // the first node is cut off from the store for so long
+		w.do(w.newNode(), 2)
+		problem(t, to.one(t).body, 422, "interrupted")
+		close(g.open)
+		<-done
+		w.do(w.newNode(), 0)
+		if got := to.take(); len(got) != 0 {
+			t.Errorf("the callback got a second answer: %+v", got)
+		}
+	})
+}
+
+func TestTwoNodesDoEachJobOnce(t *testing.T) {
+	const jobs = 20
+	onBoth(t, func(t *testing.T, w *world) {
+		to, g := newReceiver(t), newGate(t)
+		close(g.open)
+		var asked []string
+		for range 2 {
+			id := w.define(g.code())
+			for i := range jobs / 2 {
+				asked = append(asked, w.ask(id, fmt.Sprintf(`{"i":%d}`, i), to.URL))
+			}
+		}
+		var group sync.WaitGroup
+		for _, node := range []*reactor.Service{w.node, w.newNode()} {
+			group.Go(func() {
+				if _, err := node.DoDue(t.Context()); err != nil {
+					t.Errorf("DoDue: %v", err)
+				}
+			})
+		}
+		group.Wait()
+		w.do(w.node, 0)
+		var got []string
+		for _, d := range to.take() {
+			got = append(got, d.header.Get("Webhook-Id"))
+		}
+		slices.Sort(got)
+		slices.Sort(asked)
+		if !slices.Equal(got, asked) || len(g.came) != jobs {
+			t.Errorf("%d jobs came to %d runs and %d deliveries, want each once", jobs, len(g.came), len(got))
+		}
+	})
+}
+
+func TestCodeThatFoundNoRoomRunsLater(t *testing.T) {
+	w := onOne(t)
+	to, g := newReceiver(t), newGate(t)
+	id := w.define(g.code())
+	const jobs = 16 // of which the sandbox runs 10 at once
+	for range jobs {
+		w.ask(id, `{}`, to.URL)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = w.node.DoDue(t.Context())
+	}()
+	for range 10 {
+		<-g.came
+	}
+	waiting := func() (n int) {
+		for _, p := range w.parcels(store.ParcelJob) {
+			if p.Attempts == 0 && p.DueAt == store.At(w.clock.Now().Add(time.Second)) {
+				n++
+			}
+		}
+		return n
+	}
+	for deadline := time.Now().Add(10 * time.Second); waiting() < jobs-10; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d jobs wait for their next turn, want %d", waiting(), jobs-10)
+		}
+	}
+	close(g.open)
+	<-done
+	w.clock.Advance(time.Second)
+	w.do(w.node, 2*(jobs-10))
+	if n := len(to.take()); n != jobs || len(g.came) != jobs-10 {
+		t.Errorf("%d deliveries and %d further runs, want %d and %d", n, len(g.came), jobs, jobs-10)
+	}
+}
+
+func TestOneTenantLeavesRoomForOthers(t *testing.T) {
+	w := onOne(t)
+	to, g := newReceiver(t), newGate(t)
+	for range 3 { // more than a node runs for one tenant
+		id := w.define(g.code())
+		for range 10 {
+			w.ask(id, `{}`, to.URL)
+		}
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = w.node.DoDue(t.Context())
+	}()
+	for range 16 {
+		<-g.came
+	}
+	first := w.tenant
+	made, applications, err := w.directory.CreateTenant(t.Context(), "Other", directory.DemoApplications()...)
+	w.must(err)
+	w.tenant = made.ID
+	w.manager, w.user = w.acting(applications[0].ID), w.acting(applications[1].ID)
+	w.ask(w.define(echo), `{"other":true}`, to.URL)
+	w.do(w.node, 2)
+	if got := to.one(t).body; got != `{"raw":{"other":true}}` {
+		t.Errorf("the other tenant's callback got %s", got)
+	}
+	w.tenant = first
+	close(g.open)
+	<-done
+}
+
+func TestASecurityCodeIsGoneBeforeTheRun(t *testing.T) {
+	onBoth(t, func(t *testing.T, w *world) {
+		to, g := newReceiver(t), newGate(t)
+		tok := w.token(`{"type":"card","data":{"number":"` + visa + `","cvc":"987"}}`)
+		w.ask(w.define(g.code()), `{"card":"{{ `+tok+` }}"}`, to.URL)
+		w.ask(w.define(echo), `{"plain":1}`, to.URL+"/plain")
+		w.clock.Advance(61 * time.Minute)
+		_, err := w.ring.DestroyDue(t.Context(), 0)
+		w.must(err)
+		w.do(w.node, 4)
+		var bodies []string
+		for _, d := range to.take() {
+			bodies = append(bodies, d.body)
+		}
+		slices.Sort(bodies)
+		if len(bodies) != 2 || bodies[0] != `{"raw":{"plain":1}}` || len(g.came) != 0 {
+			t.Fatalf("the callback got %q after %d runs", bodies, len(g.came))
+		}
+		problem(t, bodies[1], 409, "no longer available")
+	})
+}
+
+func TestASecurityCodeIsGoneBeforeTheDelivery(t *testing.T) {
+	onBoth(t, func(t *testing.T, w *world) {
+		to := newReceiver(t)
+		tok := w.token(`{"type":"card","data":{"number":"` + visa + `","cvc":"987"}}`)
+		to.answers(refuse)
+		w.ask(w.define(echo), `{"card":"{{ `+tok+` }}"}`, to.URL)
+		w.ask(w.define(`module.exports = async (req) => { throw new Error('cvc ' + req.args.cvc) }`), `{"cvc":"{{ `+tok+` | json: '$.cvc' }}"}`, to.URL)
+		w.do(w.node, 4)
+		for _, d := range to.take() {
+			if !strings.Contains(d.body, "987") {
+				t.Errorf("the first try was %s", d.body)
+			}
+		}
+		to.answers(nil)
+		w.clock.Advance(61 * time.Minute)
+		_, err := w.ring.DestroyDue(t.Context(), 0)
+		w.must(err)
+		w.do(w.node, 2)
+		for _, d := range to.take() {
+			problem(t, d.body, 409, "no longer available")
+		}
+	})
+}
+
+func TestWhoAskedIsGone(t *testing.T) {
+	onBoth(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		to, g := newReceiver(t), newGate(t)
+		id := w.define(g.code())
+		private := w.application(access.Private, "token:use")
+		w.askAs(w.acting(private.ID), id, `{}`, to.URL)
+		w.must(w.directory.DeleteApplication(ctx, w.manager, private.ID))
+		w.do(w.node, 2)
+		problem(t, to.one(t).body, 403, "may no longer")
+
+		less := w.application(access.Private, "token:use")
+		w.askAs(w.acting(less.ID), id, `{}`, to.URL)
+		_, err := w.directory.ReplaceApplication(ctx, w.manager, less.ID, directory.NewApplication{Name: "a", Permissions: []string{"token:read"}})
+		w.must(err)
+		w.do(w.node, 2)
+		problem(t, to.one(t).body, 403, "")
+
+		w.askAs(w.session(), id, `{}`, to.URL)
+		w.clock.Advance(4 * time.Minute)
+		w.do(w.node, 2)
+		problem(t, to.one(t).body, 403, "may no longer")
+
+		w.ask(id, `{}`, to.URL)
+		w.must(w.node.Delete(ctx, w.manager, id))
+		w.do(w.node, 2)
+		problem(t, to.one(t).body, 404, "no such reactor")
+		if len(g.came) != 0 {
+			t.Error("code ran for somebody who is gone")
+		}
+	})
+}
+
+// session is one that may use tokens, for three minutes.
+func (w *world) session() access.Caller {
+	w.t.Helper()
+	ctx := w.t.Context()
+	public := w.application(access.Public, "token:create")
+	made, err := w.directory.CreateSession(ctx, w.acting(public.ID))
+	w.must(err)
+	_, err = w.directory.AuthorizeSession(ctx, w.user, directory.Authorization{Nonce: made.Nonce, Permissions: []string{"token:use"}})
+	w.must(err)
+	c, err := w.directory.Acting(ctx, w.tenant, public.ID, made.ID)
+	w.must(err)
+	return c
+}
+
+func TestAResultIsForTheOneWhoAsked(t *testing.T) {
+	onBoth(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		id, other := w.define(echo), w.define(echo)
+		session := w.session()
+		request, ofSession := w.ask(id, `{"a":1}`, ""), w.askAs(session, id, `{"s":1}`, "")
+		_, _, err := w.node.Result(ctx, w.user, id, request)
+		is(t, "before it ran", err, fault.NotFound)
+		w.do(w.node, 2)
+		w.absent("results", `"raw"`)
+		colleague := w.acting(w.application(access.Private, "token:use").ID)
+		for name, test := range map[string]struct {
+			caller      access.Caller
+			id, request string
+			want        string
+			kind        error
+		}{
+			"whoever asked":      {w.user, id, request, `{"raw":{"a":1}}`, nil},
+			"again":              {w.user, id, request, `{"raw":{"a":1}}`, nil},
+			"the session":        {session, id, ofSession, `{"raw":{"s":1}}`, nil},
+			"not its maker":      {w.acting(session.Application()), id, ofSession, "", fault.Forbidden},
+			"the session, other": {session, id, request, "", fault.NotFound},
+			"a colleague":        {colleague, id, request, "", fault.NotFound},
+			"a manager":          {w.manager, id, request, "", fault.Forbidden},
+			"another tenant":     {w.stranger(), id, request, "", fault.NotFound},
+			"another reactor":    {w.user, other, request, "", fault.NotFound},
+			"another request":    {w.user, id, access.NewID(), "", fault.NotFound},
+		} {
+			status, body, err := w.node.Result(ctx, test.caller, test.id, test.request)
+			is(t, name, err, test.kind)
+			if string(body) != test.want || err == nil && status != 200 {
+				t.Errorf("%s: the result is %d %s, want %s", name, status, body, test.want)
+			}
+		}
+		w.clock.Advance(24*time.Hour - time.Second)
+		if _, _, err := w.node.Result(ctx, w.user, id, request); err != nil {
+			t.Errorf("within the day: %v", err)
+		}
+		w.clock.Advance(time.Second)
+		_, _, err = w.node.Result(ctx, w.user, id, request)
+		is(t, "after a day", err, fault.NotFound)
+		_, err = store.SweepParcels(ctx, w.store, store.At(w.clock.Now()))
+		w.must(err)
+		if n := len(w.parcels(store.ParcelResult)); n != 0 {
+			t.Errorf("%d results were not swept", n)
+		}
+	})
+}
+
+func TestAResultOfASecurityCodeGoesWithIt(t *testing.T) {
+	w := onOne(t)
+	ctx := t.Context()
+	tok := w.token(`{"type":"card","data":{"number":"` + visa + `","cvc":"987"}}`)
+	id := w.define(echo)
+	request := w.ask(id, `{"cvc":"{{ `+tok+` | json: '$.cvc' }}"}`, "")
+	w.do(w.node, 1)
+	if _, body, err := w.node.Result(ctx, w.user, id, request); err != nil || string(body) != `{"raw":{"cvc":"987"}}` {
+		t.Errorf("the result is %s, %v", body, err)
+	}
+	w.clock.Advance(time.Hour)
+	_, _, err := w.node.Result(ctx, w.user, id, request)
+	is(t, "after an hour", err, fault.Conflict)
+}
+
+func TestTheLastHundredRunsAreKept(t *testing.T) {
+	onBoth(t, func(t *testing.T, w *world) {
+		id := w.define(`module.exports = async (req) => { console.log('run', req.args.i) }`)
+		for i := range 103 {
+			if _, err := w.node.React(t.Context(), w.user, id, reactor.Invocation{Args: value(t, fmt.Sprintf(`{"i":%d}`, i))}); err != nil {
+				t.Fatal(err)
+			}
+			w.clock.Advance(time.Second)
+		}
+		list, total, err := w.node.Runs(t.Context(), w.manager, id, store.Page{Limit: 100})
+		w.must(err)
+		if total != 100 || len(list) != 100 {
+			t.Fatalf("%d runs are kept and %d shown, want 100", total, len(list))
+		}
+		if got := string(list[99].Console[0]); !strings.Contains(got, "run 3") {
+			t.Errorf("the oldest run printed %s, want that of run 3", got)
+		}
+		w.absent("runs", "run 5")
+	})
+}

@@ -1,0 +1,381 @@
+package reactor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/keyring"
+	"github.com/tokenkeep/tokenkeep/internal/script"
+	"github.com/tokenkeep/tokenkeep/internal/store"
+)
+
+// A job or a delivery is claimed by moving the instant at which it wants
+// attention: whoever does so has it until then, and moves the instant on while
+// at work. When its node dies, another finds it due.
+const (
+	lease   = 15 * time.Second
+	renewal = 5 * time.Second
+	// settling is how long the last write about a job may take when the server
+	// stops meanwhile.
+	settling = 5 * time.Second
+	found    = 1000 // how many are looked for at a time
+)
+
+// What a node does at once, in all and for one tenant: a tenant whose code or
+// whose receivers are slow does not keep the others waiting.
+const (
+	runsAtOnce, runsOfATenant             = 32, 16
+	deliveriesAtOnce, deliveriesOfATenant = 64, 32
+)
+
+// errLost says that another node took a job over, or that it is gone.
+var errLost = errors.New("the job is no longer held by this node")
+
+// room bounds how much is done at once.
+type room struct {
+	all, each int
+
+	mu       sync.Mutex // guards what follows
+	taken    int
+	byTenant map[string]int
+}
+
+func newRoom(all, each int) *room {
+	return &room{all: all, each: each, byTenant: make(map[string]int)}
+}
+
+func (r *room) take(tenant string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.taken >= r.all || r.byTenant[tenant] >= r.each {
+		return false
+	}
+	r.taken++
+	r.byTenant[tenant]++
+	return true
+}
+
+func (r *room) give(tenant string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.taken--
+	if r.byTenant[tenant]--; r.byTenant[tenant] == 0 {
+		delete(r.byTenant, tenant)
+	}
+}
+
+// Work does what is due, on this node, until ctx ends, and keeps what runs
+// printed. Then it takes nothing new and waits for what is under way, which
+// ends with under at the latest: code that still runs then is cut off.
+func (s *Service) Work(ctx, under context.Context) {
+	var group sync.WaitGroup
+	report := func(_ bool, err error) {
+		if err != nil {
+			s.log.Error("a job could not be done and will be tried again", "cause", err)
+		}
+	}
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		if err := s.begin(ctx, under, &group, report); err != nil && ctx.Err() == nil {
+			s.log.Error("jobs could not be found and will be looked for again", "cause", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
+		case <-s.woken:
+		}
+		if err := s.keepRuns(under); err != nil && under.Err() == nil {
+			s.log.Error("what runs printed could not be kept", "cause", err)
+		}
+	}
+	group.Wait()
+	last, cancel := context.WithTimeout(context.WithoutCancel(under), settling)
+	defer cancel()
+	if err := s.keepRuns(last); err != nil {
+		s.log.Error("what runs printed could not be kept", "cause", err)
+	}
+}
+
+// DoDue does everything that is due now, and what becomes due by that, and
+// returns how much it did. Several nodes may do so at once: each job is done by
+// the one that claims it.
+func (s *Service) DoDue(ctx context.Context) (done int, err error) {
+	for {
+		var (
+			group sync.WaitGroup
+			mu    sync.Mutex // guards the two below
+			count int
+			errs  []error
+		)
+		err := s.begin(ctx, ctx, &group, func(did bool, err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if did {
+				count++
+			}
+			errs = append(errs, err)
+		})
+		group.Wait()
+		done += count
+		if err = errors.Join(append(errs, err)...); err != nil || count == 0 || ctx.Err() != nil {
+			return done, err
+		}
+	}
+}
+
+// begin looks for what is due and begins as much of it as there is room for.
+func (s *Service) begin(ctx, under context.Context, group *sync.WaitGroup, report func(did bool, err error)) error {
+	due, err := s.store.AllTenants().DueParcels(ctx, store.At(s.now()), found)
+	if err != nil {
+		return fmt.Errorf("find jobs: %w", err)
+	}
+	for _, ref := range due {
+		room := s.runs
+		if ref.Kind == store.ParcelDelivery {
+			room = s.deliveries
+		}
+		if ctx.Err() != nil || !room.take(ref.Tenant) {
+			continue
+		}
+		group.Go(func() {
+			did, err := s.doOne(under, ref)
+			room.give(ref.Tenant)
+			report(did, err)
+			if did {
+				s.wake() // there is room again
+			}
+		})
+	}
+	return nil
+}
+
+// doOne does one thing that is due, if it can be claimed. A panic must not take
+// the server along; its value may hold data, its type does not.
+func (s *Service) doOne(ctx context.Context, ref store.ParcelRef) (did bool, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic of type %T", p)
+		}
+	}()
+	p, mine, err := s.claim(ctx, ref)
+	if err != nil || !mine {
+		return false, err
+	}
+	keys, err := s.ring.For(ctx, ref.Tenant)
+	if errors.Is(err, keyring.ErrNoKeys) || errors.Is(err, store.ErrNoTenant) {
+		return false, nil // the tenant is being deleted
+	}
+	if err != nil {
+		return false, fmt.Errorf("get keys: %w", err)
+	}
+	j, err := s.open(ctx, keys, p)
+	if err != nil {
+		return false, err
+	}
+	defer clear(j.payload)
+	h := hold{ref, p.Attempts}
+	if ref.Kind == store.ParcelDelivery {
+		err = s.deliver(ctx, keys, h, p, j)
+	} else {
+		err = s.runJob(ctx, keys, h, p, j)
+	}
+	if errors.Is(err, errLost) {
+		s.lost.Inc()
+		err = nil
+	}
+	return true, err
+}
+
+// claim takes a job for this node; false when it is gone or another has it.
+func (s *Service) claim(ctx context.Context, ref store.ParcelRef) (p store.Parcel, mine bool, err error) {
+	err = s.store.Update(ctx, ref.Tenant, func(tx store.Tx) (err error) {
+		mine = false // a transaction may run again
+		now := s.now()
+		p, err = tx.Parcel(ctx, ref.Kind, ref.ID)
+		if errors.Is(err, store.ErrNotFound) || err == nil && (p.DueAt.IsZero() || p.DueAt > store.At(now) || p.ExpiresAt <= store.At(now)) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		p.DueAt, p.Attempts, p.Version = store.At(now.Add(lease)), p.Attempts+1, p.Version+1
+		mine = true
+		return tx.ReplaceParcel(ctx, p)
+	})
+	if errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrNotFound) {
+		return p, false, nil
+	}
+	return p, mine, err
+}
+
+// hold is a claim of this node: the row is ours while it counts this many
+// claims. Other things of the row may change meanwhile, as when keys rotate, so
+// every write reads it anew.
+type hold struct {
+	store.ParcelRef
+	claim int
+}
+
+// in runs fn on the row as it is now; errLost when it is no longer ours.
+func (h hold) in(ctx context.Context, tx store.Tx, fn func(store.Parcel) error) error {
+	p, err := tx.Parcel(ctx, h.Kind, h.ID)
+	if errors.Is(err, store.ErrNotFound) || err == nil && p.Attempts != h.claim {
+		return errLost
+	}
+	if err != nil {
+		return err
+	}
+	return fn(p)
+}
+
+// move changes when a held row wants attention, and how many claims it counts.
+func (s *Service) move(ctx context.Context, h hold, due time.Time, claims int) error {
+	return s.store.Update(ctx, h.Tenant, func(tx store.Tx) error {
+		return h.in(ctx, tx, func(p store.Parcel) error {
+			p.DueAt, p.Attempts, p.Version = store.At(due), claims, p.Version+1
+			return tx.ReplaceParcel(ctx, p)
+		})
+	})
+}
+
+// giveBack undoes a claim: it is as if nobody had looked.
+func (s *Service) giveBack(ctx context.Context, h hold, wait time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settling)
+	defer cancel()
+	return s.move(ctx, h, s.now().Add(wait), h.claim-1)
+}
+
+// renewing moves the lease on until stop is called. A renewal that fails is
+// tried again; if the lease ends meanwhile another node takes the job.
+func (s *Service) renewing(ctx context.Context, h hold) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var group sync.WaitGroup
+	group.Go(func() {
+		for ticker := time.NewTicker(renewal); ; {
+			select {
+			case <-ctx.Done():
+				ticker.Stop()
+				return
+			case <-ticker.C:
+			}
+			_ = s.move(ctx, h, s.now().Add(lease), h.claim)
+		}
+	})
+	return func() { cancel(); group.Wait() }
+}
+
+// runJob runs the code of a job, once: a job that is found a second time was
+// interrupted in the middle, and its code may have charged a card.
+func (s *Service) runJob(ctx context.Context, keys *keyring.Keys, h hold, p store.Parcel, j job) error {
+	switch {
+	case h.claim > 1:
+		return s.finish(ctx, keys, h, j, nil, s.problem(errInterrupted, j))
+	case j.gone:
+		return s.finish(ctx, keys, h, j, nil, s.problem(errTooLate, j))
+	}
+	defer s.renewing(ctx, h)()
+	epoch, err := s.runOnce(ctx, keys, h, p, j)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, script.ErrNotStarted):
+		return s.giveBack(ctx, h, time.Second)
+	case errors.Is(err, keyring.ErrGone):
+		return s.finish(ctx, keys, h, j, nil, s.problem(errTooLate, j))
+	case isFault(err):
+		return s.finish(ctx, keys, h, j, epoch, s.problem(err, j))
+	case ctx.Err() != nil: // the server stops
+		return s.finish(ctx, keys, h, j, nil, s.problem(errInterrupted, j))
+	}
+	return fmt.Errorf("run a job: %w", err)
+}
+
+// runOnce runs the code of a job with the rights of this moment, and puts what
+// it returned in the job's place. epoch is the key under which words about the
+// run belong.
+func (s *Service) runOnce(ctx context.Context, keys *keyring.Keys, h hold, p store.Parcel, j job) (epoch *keyring.EpochKey, err error) {
+	r, err := readyFrom(j.payload)
+	if err != nil {
+		return nil, err
+	}
+	r.request = p.ID
+	if j.epoch != 0 {
+		if r.epoch, err = s.ring.EpochKeyOf(ctx, keys.Tenant(), j.epoch); err != nil {
+			return nil, notStarted(fmt.Errorf("get epoch key: %w", err))
+		}
+	}
+	c, err := s.callerOf(ctx, keys.Tenant(), j)
+	if err == nil {
+		err = c.RequireSomewhere(access.TokenUse)
+	}
+	if err == nil {
+		r.reactor, err = s.definitions.Find(ctx, keys.Tenant(), p.Group)
+	}
+	if err != nil {
+		return r.epoch, notStarted(err)
+	}
+	_, err = s.run(script.AtDepth(ctx, j.depth), c, &r, j.timeout, func(tx store.Tx, out Response) error {
+		return s.put(ctx, tx, keys, h, j, r.epoch, resultOf(out))
+	}, always)
+	return r.epoch, err
+}
+
+// notStarted marks what went wrong on our side before any code ran.
+func notStarted(err error) error {
+	if isFault(err) || errors.Is(err, keyring.ErrGone) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", script.ErrNotStarted, err)
+}
+
+// result is what a run came to, as it is delivered.
+type result struct {
+	status int
+	body   []byte
+}
+
+func resultOf(out Response) result {
+	if out.Custom != nil {
+		return result{out.Custom.Status, out.Custom.Body}
+	}
+	return result{200, out.Object().AppendJSON(nil)}
+}
+
+// finish puts a result in the place of a job, in a transaction of its own.
+func (s *Service) finish(ctx context.Context, keys *keyring.Keys, h hold, j job, epoch *keyring.EpochKey, res result) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settling)
+	defer cancel()
+	err := s.store.Update(ctx, keys.Tenant(), func(tx store.Tx) error { return s.put(ctx, tx, keys, h, j, epoch, res) })
+	if err != nil {
+		return fmt.Errorf("keep the result of a job: %w", err)
+	}
+	return nil
+}
+
+// put replaces a job that has run: by its delivery, or by a result that waits
+// to be asked for.
+func (s *Service) put(ctx context.Context, tx store.Tx, keys *keyring.Keys, h hold, j job, epoch *keyring.EpochKey, res result) error {
+	return h.in(ctx, tx, func(p store.Parcel) error {
+		if err := tx.DeleteParcel(ctx, p.Kind, p.ID); err != nil {
+			return err
+		}
+		now := s.now()
+		next := store.Parcel{
+			Kind: store.ParcelResult, ID: p.ID, Group: p.Group, Owner: p.Owner, CreatedAt: store.At(now), ExpiresAt: store.At(now.Add(resultLife)), Version: 1,
+		}
+		if j.callback != "" {
+			next.Kind, next.DueAt, next.ExpiresAt = store.ParcelDelivery, store.At(now), store.At(now.Add(jobLife))
+		}
+		j := j // the transaction may run again
+		j.status, j.payload = res.status, res.body
+		if err := seal(keys, &next, epoch, j); err != nil {
+			return err
+		}
+		return tx.InsertParcel(ctx, next)
+	})
+}
