@@ -34,10 +34,11 @@ type React struct {
 	TimeoutMS   int    `json:"timeout_ms,omitempty"`
 }
 
-// ReactorResponse is what a run returned.
+// ReactorResponse is what a run returned. Both members are nil when the code
+// returned nothing of the kind.
 type ReactorResponse struct {
-	Tokens any `json:"tokens,omitempty"`
-	Raw    any `json:"raw,omitempty"`
+	Tokens json.RawMessage `json:"tokens,omitempty"` // tokens in the places of what they keep
+	Raw    json.RawMessage `json:"raw,omitempty"`
 }
 
 // AsyncReactor names a run that nobody waits for.

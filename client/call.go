@@ -40,6 +40,8 @@ type row struct {
 	media  string // of the body; "" is JSON
 	// keyed rows are sent under an idempotency key.
 	keyed bool
+	// rows that run code of a tenant: it may have had effects before it failed.
+	runs bool
 	// rows that only read may be repeated, whatever their method.
 	reads bool
 	// open rows take no key and are tried once: they ask how the server is now.

@@ -316,6 +316,34 @@ func ExampleAccess_Who() {
 
 // A call that was cut off is made again under its key, even after a restart,
 // and takes effect once.
+func ExampleReactors_Create() {
+	ctx := context.Background()
+	url, key := vault()
+	c, err := client.New(url, client.WithKey(key))
+	if err != nil {
+		log.Fatal(err)
+	}
+	made, err := c.Reactors.Create(ctx, api.WriteReactor{
+		Name:          "Last four",
+		Code:          "module.exports = async (req) => ({ raw: req.args.card.number.slice(-4) });",
+		Configuration: map[string]string{"URL": "https://psp.example"},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = c.Reactors.Patch(ctx, made.ID, map[string]any{"configuration": map[string]any{"URL": nil, "REGION": "eu"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	made, err = c.Reactors.Get(ctx, made.ID)
+	fmt.Println(made.Configuration, err)
+	// A server runs it with
+	//	c.Reactors.React(ctx, made.ID, api.React{Args: map[string]any{"card": "{{ " + card.ID + " }}"}})
+
+	// Output:
+	// map[REGION:eu] <nil>
+}
+
 func ExampleIdempotencyKey() {
 	ctx := context.Background()
 	url, key := checkout()

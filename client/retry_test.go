@@ -29,6 +29,10 @@ func TestRetries(t *testing.T) {
 		_, err := c.Tenant.Replace(ctx, api.ReplaceTenant{Name: "n"})
 		return err
 	}
+	run := func(ctx context.Context, c *client.Client) error {
+		_, err := c.Reactors.React(ctx, "a", api.React{})
+		return err
+	}
 	remove := func(ctx context.Context, c *client.Client) error { return c.Applications.Delete(ctx, "a") }
 	health := func(ctx context.Context, c *client.Client) error { return c.Health(ctx) }
 	ready := func(ctx context.Context, c *client.Client) error { return c.Ready(ctx) }
@@ -51,6 +55,10 @@ func TestRetries(t *testing.T) {
 		"not for ever":                {post, []answer{inFlight}, nil, 4, false},
 		"not a look in the way":       {look, []answer{inFlight, fine}, nil, 1, false},
 		"not a deletion in the way":   {remove, []answer{inFlight, fine}, nil, 1, false},
+		"a run, after a cut":          {run, []answer{broken, inFlight, fine}, nil, 3, true},
+		"not a run, after 503":        {run, []answer{status(503), fine}, nil, 1, false},
+		"not a run, after 500":        {run, []answer{status(500), fine}, nil, 1, false},
+		"not a run, after 429":        {run, []answer{status(429), fine}, nil, 1, false},
 		"a put, after two":            {put, []answer{status(502), status(504), fine}, nil, 3, true},
 		"a deletion":                  {remove, []answer{status(503), {status: 204}}, nil, 2, true},
 		"408":                         {look, []answer{status(408), fine}, nil, 2, true},

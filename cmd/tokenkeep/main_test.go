@@ -171,6 +171,7 @@ func TestEveryExitHasItsCodeAndOneSentence(t *testing.T) {
 		"nobody at the address":       {[]string{"token", "create", "--type", "token", "--text", "--url", "http://127.0.0.1:1", "--key-file", open}, 12, "nothing listens"},
 		"a check of an empty one":     {[]string{"store", "check", "--data", path("empty")}, 1, "no such file or directory"},
 		"a check of no folder":        {[]string{"store", "check", "--data", path("new")}, 1, "no such file or directory"},
+		"no runtime for code":         {serve(path("new"), "--sandbox-level", "full"), 3, "there is no runtime beside the program or in sandbox.runtime"},
 		"a folder for the config":     {[]string{"serve", "--config", dir}, 3, "cannot be read"},
 	} {
 		t.Run(name, func(t *testing.T) {
