@@ -55,8 +55,15 @@ postgres:
 	    apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends postgresql; \
 	  else echo "Install PostgreSQL 14 or newer (Debian: postgresql): the tests start clusters of their own from it."; exit 1; fi; }
 
+# The library with which receivers check callbacks. Only a change of the lock file needs the network.
+.PHONY: webhooks
+webhooks: test/webhooks/node_modules/.package-lock.json
+
+test/webhooks/node_modules/.package-lock.json: test/webhooks/package-lock.json
+	cd test/webhooks && npm ci --ignore-scripts --no-audit --no-fund && touch node_modules/.package-lock.json
+
 .PHONY: unit
-unit: postgres runtime ## Run the tests as 'go test ./...' does, those on PostgreSQL and Node 16 included, with every round of the crash tests
+unit: postgres runtime webhooks ## Run the tests as 'go test ./...' does, those on PostgreSQL and Node 16 included, with every round of the crash tests
 	KEEPTEST_POSTGRES=required KEEPTEST_RUNTIME=required KEEPTEST_ROUNDS=all KEEPTEST_KEYS=200 go test ./...
 
 .PHONY: both

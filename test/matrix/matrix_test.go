@@ -75,6 +75,18 @@ var table = map[string]row{
 	"GET /v2/tokens":         {private, "", 200, "?id=<id>", 200},
 	"POST /v2/tokens/search": {private, `{"query":"id:<id>"}`, 200, "", 200},
 
+	"POST /reactors":                  {management, `{"name":"New","code":"1","configuration":{}}`, 201, "", 0},
+	"GET /reactors":                   {management, "", 200, "", 0},
+	"GET /reactors/{id}":              {management, "", 200, "", 0},
+	"PUT /reactors/{id}":              {management, `{"name":"New","code":"1","configuration":{}}`, 200, "", 0},
+	"PATCH /reactors/{id}":            {management, `{"name":"New"}`, 204, "", 0},
+	"DELETE /reactors/{id}":           {management, "", 204, "", 0},
+	"POST /reactors/{id}/react":       {private, `{}`, 422, "", 0}, // no code runs here
+	"POST /reactors/{id}/react-async": {private, `{}`, 202, "", 0},
+	// A result is there for the one who asked for it, and that is none of these.
+	"GET /reactors/{id}/results/{request_id}": {private, "", 404, "", 0},
+	"GET /reactors/{id}/runs":                 {management, "", 200, "", 0},
+
 	"GET /logs":              {management, "", 200, "", 0},
 	"GET /logs/entity-types": {management, "", 200, "", 0},
 }
@@ -235,7 +247,7 @@ func (s *square) others(kind access.ApplicationType) (names []string) {
 func (s *square) call(key, target, id string) keeptest.Answer {
 	s.t.Helper()
 	method, path, _ := strings.Cut(s.route.Pattern, " ")
-	fill := strings.NewReplacer("{id}", target, "<id>", target, "{key_id}", id)
+	fill := strings.NewReplacer("{id}", target, "<id>", target, "{key_id}", id, "{request_id}", id)
 	media := api.MediaJSON
 	if s.route.Body == httpapi.MergePatch {
 		media = api.MediaMergePatch
@@ -261,6 +273,9 @@ func (s *square) target(tenant string) (target, key string) {
 		}
 		return s.sessionID(tenant, made), ""
 	}
+	if strings.Contains(s.route.Pattern, "/reactors") {
+		return s.reactor(tenant)
+	}
 	a := s.holder(tenant, access.Private, "token:create")
 	if !s.onTokens() {
 		return a.ID, a.Keys[0].ID
@@ -271,6 +286,16 @@ func (s *square) target(tenant string) (target, key string) {
 		s.t.Fatalf("the making of a target = %s", got)
 	}
 	return id, ""
+}
+
+// reactor makes a reactor, and asks for a run of it.
+func (s *square) reactor(tenant string) (id, request string) {
+	s.t.Helper()
+	var made api.Reactor
+	s.k.Call(s.t, "POST", "/reactors", s.holder(tenant, access.Management, "reactor:create").Key, `{"name":"x","code":"1","configuration":{}}`).Into(s.t, 201, &made)
+	var run api.AsyncReactor
+	s.k.Call(s.t, "POST", "/reactors/"+made.ID+"/react-async", s.holder(tenant, access.Private, "token:use").Key, `{}`).Into(s.t, 202, &run)
+	return made.ID, run.AsyncReactorRequestID
 }
 
 func (s *square) onTokens() bool { return strings.HasPrefix(s.route.Permission, "token:") }
@@ -413,7 +438,7 @@ func headers(a keeptest.Answer) string {
 func (s *square) state() string {
 	s.t.Helper()
 	var all string
-	for _, path := range []string{"/applications?size=100", "/tenants/self", "/tenants/self/reports/usage", "/sessions?size=100"} {
+	for _, path := range []string{"/applications?size=100", "/tenants/self", "/tenants/self/reports/usage", "/sessions?size=100", "/reactors?size=100"} {
 		all += s.k.Call(s.t, "GET", path, s.first.Application.Key, "").String()
 	}
 	return all + s.k.Call(s.t, "GET", "/tokens?size=100", s.witness, "").String()

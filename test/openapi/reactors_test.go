@@ -1,0 +1,133 @@
+package openapi_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/tokenkeep/tokenkeep/api"
+	"github.com/tokenkeep/tokenkeep/client"
+	"github.com/tokenkeep/tokenkeep/internal/server"
+	"github.com/tokenkeep/tokenkeep/test/runtimetest"
+)
+
+// needCode are the rows that have no success where no code runs;
+// TestReactorsAnswerAsDescribed has one.
+var needCode = []string{"POST /reactors/{id}/react", "GET /reactors/{id}/results/{request_id}"}
+
+// walkReactors makes a reactor, changes it in every way, runs it in every way
+// as far as the server does, and removes it.
+func walkReactors(ctx context.Context, t *testing.T, with func(key string) *client.Client, keys server.DevKeys, runs bool) {
+	t.Helper()
+	manager, private := with(keys.ManagementKey), with(keys.PrivateKey)
+	app, err := private.Applications.Own(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := api.WriteReactor{Name: "Wandlung", Code: "module.exports = async () => {}", Configuration: map[string]string{"A": "a"}, Application: &api.ApplicationRef{ID: app.ID}}
+	made, err := manager.Reactors.Create(ctx, in)
+	if err != nil || made.Application == nil || made.Application.ID != app.ID {
+		t.Fatalf("Reactors.Create = %+v, %v", made.Application, err)
+	}
+	if err := manager.Reactors.Patch(ctx, made.ID, json.RawMessage(`{"configuration":{"A":null,"B":"b"},"application":null}`)); err != nil {
+		t.Errorf("Reactors.Patch: %v", err)
+	}
+	if got, err := manager.Reactors.Get(ctx, made.ID); err != nil || len(got.Configuration) != 1 || got.Configuration["B"] != "b" || got.Application != nil {
+		t.Errorf("Reactors.Get = %+v, %v", got.Configuration, err)
+	}
+	in = api.WriteReactor{Name: "Change", Configuration: map[string]string{}, Code: `
+		const { InvalidPaymentMethodError } = require('tokenkeep/errors');
+		module.exports = async ({ args }) => {
+			console.log('hello');
+			if (args.declined) throw new InvalidPaymentMethodError('declined');
+			if (args.fail) throw new Error('failed');
+			return { raw: args, tokenize: ['x', null] };
+		}`}
+	if got, err := manager.Reactors.Replace(ctx, made.ID, in); err != nil || got.Name != "Change" || got.ModifiedAt.IsZero() {
+		t.Errorf("Reactors.Replace = %s, %v", got.Name, err)
+	}
+	found := 0
+	for r, err := range manager.Reactors.List(ctx, client.ReactorFilter{IDs: []string{made.ID}, Name: "CHANGE"}) {
+		if err != nil || r.ID != made.ID {
+			t.Errorf("Reactors.List = %s, %v", r.ID, err)
+		}
+		found++
+	}
+	if found != 1 {
+		t.Errorf("Reactors.List finds %d, want 1", found)
+	}
+	walkRuns(ctx, t, manager, private, made.ID, runs)
+	if err := manager.Reactors.Delete(ctx, made.ID); err != nil {
+		t.Errorf("Reactors.Delete: %v", err)
+	}
+	if _, err := manager.Reactors.Get(ctx, made.ID); !errors.Is(err, client.ErrNotFound) {
+		t.Errorf("Reactors.Get after the deletion = %v, want ErrNotFound", err)
+	}
+}
+
+func walkRuns(ctx context.Context, t *testing.T, manager, private *client.Client, id string, runs bool) {
+	t.Helper()
+	status := func(err error) int {
+		var refusal *client.Error
+		if errors.As(err, &refusal) {
+			return refusal.Status
+		}
+		return 0
+	}
+	for args, want := range map[string]int{`{"n":1.50}`: 0, `{"declined":true}`: 402, `{"fail":true}`: 422, `[]`: 400, `"{{ none }}"`: 400} {
+		if !runs && (want == 0 || want == 402) {
+			want = 422
+		}
+		got, err := private.Reactors.React(ctx, id, api.React{Args: json.RawMessage(args)})
+		if status(err) != want || want == 0 && (err != nil || string(got.Raw) != `{"n":1.5}` || len(got.Tokens) == 0) {
+			t.Errorf("Reactors.React with %s = %s, %v, want status %d", args, got.Raw, err, want)
+		}
+	}
+	started, err := private.Reactors.ReactAsync(ctx, id, api.React{Args: map[string]any{}, TimeoutMS: 10000})
+	if err != nil {
+		t.Fatalf("Reactors.ReactAsync: %v", err)
+	}
+	_, err = private.Reactors.Result(ctx, id, started.AsyncReactorRequestID)
+	for deadline := time.Now().Add(20 * time.Second); errors.Is(err, client.ErrNotFound) && time.Now().Before(deadline); {
+		time.Sleep(5 * time.Millisecond) // nothing tells that it is there
+		_, err = private.Reactors.Result(ctx, id, started.AsyncReactorRequestID)
+	}
+	if runs && err != nil || !runs && status(err) != 422 {
+		t.Errorf("Reactors.Result: %v", err)
+	}
+	taken := make(chan struct{}, 1)
+	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { taken <- struct{}{} }))
+	defer receiver.Close()
+	if _, err := private.Reactors.React(ctx, id, api.React{Args: map[string]any{}, CallbackURL: receiver.URL, TimeoutMS: 10000}); err != nil {
+		t.Errorf("Reactors.React with a callback: %v", err)
+	}
+	select {
+	case <-taken:
+	case <-time.After(20 * time.Second):
+		t.Error("nothing was delivered to the callback")
+	}
+	list, err := manager.Reactors.Runs(ctx, id, 1, 100)
+	if err != nil || (list.Pagination.TotalItems > 0) != runs || runs && len(list.Data[len(list.Data)-1].Console) != 1 {
+		t.Errorf("Reactors.Runs = %+v, %v", list.Pagination, err)
+	}
+}
+
+func TestReactorsAnswerAsDescribed(t *testing.T) {
+	v := start(t, map[string]string{"sandbox.level": "full", "sandbox.runtime": runtimetest.Find(t).Folder})
+	walkReactors(t.Context(), t, func(key string) *client.Client { return v.client(t, key) }, v.keys, true)
+	for _, pattern := range needCode {
+		if !slices.Contains(v.watch.Seen(pattern), 200) {
+			t.Errorf("the walk saw no success of %s: statuses %v", pattern, v.watch.Seen(pattern))
+		}
+	}
+	for name, body := range map[string]string{"no code": `{"name":"x","code":"let let","configuration":{}}`, "no application": `{"name":"x","code":"1","configuration":{},"application":{"id":"none"}}`} {
+		if got := v.send(t, "POST", "/reactors", body); got != 400 {
+			t.Errorf("%s: POST /reactors → %d, want 400", name, got)
+		}
+	}
+}
