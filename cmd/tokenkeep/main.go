@@ -62,7 +62,8 @@ sensitive JSON sealed, and gives back tokens that are safe to store and log.
 Start here:
   tokenkeep dev       a server to try things out with, on this machine alone
   tokenkeep serve     the real thing, with a configuration file
-  tokenkeep token     protect values and read them back, over the API`,
+  tokenkeep token     protect values and read them back, over the API
+  tokenkeep reactor   try out code that works on protected values, and deploy it`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,
@@ -71,7 +72,7 @@ Start here:
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
 	root.SetHelpCommand(helpCommand(root))
 	root.AddCommand(devCommand(), serveCommand(), configCommand(), statusCommand(), storeCommand(), sweepCommand(),
-		tenantCommand(), applicationCommand(), sessionCommand(), accessCommand(), keyCommand(), auditCommand(), tokenCommand(), tokenizeCommand(), detokenizeCommand(), versionCommand())
+		tenantCommand(), applicationCommand(), sessionCommand(), accessCommand(), keyCommand(), auditCommand(), tokenCommand(), tokenizeCommand(), detokenizeCommand(), reactorCommand(), versionCommand())
 	return root
 }
 
@@ -100,6 +101,7 @@ var exits = []struct {
 	{10, func(err error) bool { return errors.Is(err, errLogChanged) }, "a tenant's log is not what was sealed"},
 	{11, func(err error) bool { return errors.As(err, new(*client.Error)) }, "the server refused what was asked over the API"},
 	{12, func(err error) bool { return errors.Is(err, client.ErrUnavailable) }, "the server gave no answer over the API"},
+	{13, func(err error) bool { return errors.Is(err, errCodeFailed) }, "the code of a reactor ran and did not succeed"},
 }
 
 // What the library says of a command line repeats it, and somebody will have

@@ -171,16 +171,8 @@ func (s *Service) run(ctx context.Context, c access.Caller, r *ready, timeout ti
 	if err != nil {
 		return out, err
 	}
-	if ran.Value.IsNull() {
-		ran.Value = emptyObject
-	}
-	if ran.Value.Kind() != jsonvalue.Object {
-		return out, errResult
-	}
-	for name := range ran.Value.Members() {
-		if name != "raw" && name != "tokenize" {
-			return out, errMember
-		}
+	if err := CheckResult(ran.Value); err != nil {
+		return out, err
 	}
 	out.Raw, out.hasRaw = ran.Value.Get("raw")
 	tokenize, _ := ran.Value.Get("tokenize")
@@ -195,6 +187,22 @@ func (s *Service) run(ctx context.Context, c access.Caller, r *ready, timeout ti
 		return finish(tx, out)
 	})
 	return out, err
+}
+
+// CheckResult says what is wrong with what code returned.
+func CheckResult(v jsonvalue.Value) error {
+	if v.IsNull() {
+		return nil
+	}
+	if v.Kind() != jsonvalue.Object {
+		return errResult
+	}
+	for name := range v.Members() {
+		if name != "raw" && name != "tokenize" {
+			return errMember
+		}
+	}
+	return nil
 }
 
 // keep runs finish where no other transaction does.

@@ -3,13 +3,17 @@ package server
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/config"
 	"github.com/tokenkeep/tokenkeep/internal/egress"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 	"github.com/tokenkeep/tokenkeep/internal/reactor"
@@ -73,7 +77,12 @@ func (s *Server) openSandbox(ctx context.Context) error {
 }
 
 func (s *Server) newSandbox(ctx context.Context) (*sandbox.Sandbox, error) {
-	c := s.config
+	return newSandbox(ctx, s.config, s.dialForCode, s.log, s.registry)
+}
+
+type dialer func(ctx context.Context, tenant, host string, port int) (net.Conn, error)
+
+func newSandbox(ctx context.Context, c *config.Config, dial dialer, log *slog.Logger, metrics prometheus.Registerer) (*sandbox.Sandbox, error) {
 	runtime, err := runtimeFolder(c.SandboxRuntime)
 	if err != nil {
 		return nil, err
@@ -83,7 +92,7 @@ func (s *Server) newSandbox(ctx context.Context) (*sandbox.Sandbox, error) {
 		HeaderPrefix:  c.HeaderPrefix,
 		PerInvocation: c.SandboxPerInvocation, Blank: c.SandboxBlank, PerProgram: c.SandboxPerProgram, Global: c.SandboxGlobal, Queue: c.SandboxQueue,
 		Idle: c.SandboxIdle, MaxAge: c.SandboxMaxAge, OldSpaceMiB: c.SandboxHeap, DataMiB: c.SandboxMemory,
-		Dial: s.dialForCode, Log: s.log, Metrics: s.registry,
+		Dial: dial, Log: log, Metrics: metrics,
 	})
 }
 
