@@ -215,7 +215,7 @@ func TestAKilledRotationGoesOnWhereItStopped(t *testing.T) {
 		if used := w.readable(id, keys); len(used) != 1 || used[keys.Primary()] != 53 {
 			t.Fatalf("killed at call %d: values by key %v, primary %d", n, used, keys.Primary())
 		}
-		if used := w.furniture(id); len(used) != 1 || used[keys.Primary()] != 7 {
+		if used := w.furniture(id); len(used) != 1 || used[keys.Primary()] != 8 {
 			t.Fatalf("killed at call %d: values of sessions, parcels and definitions by key %v, primary %d", n, used, keys.Primary())
 		}
 		if err := w.openCVC(w.ring, id, cvc); err != nil {
