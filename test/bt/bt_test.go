@@ -5,9 +5,11 @@ package bt_test
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -32,13 +34,20 @@ type house struct {
 	prefix  string
 }
 
-func open(t *testing.T, o keeptest.Options) *house {
+func openHouse(t *testing.T, o keeptest.Options) *house {
 	t.Helper()
 	if o.Settings == nil {
 		o.Settings = make(map[string]string)
 	}
 	o.Settings["sandbox.level"], o.Settings["sandbox.runtime"] = "reduced", runtimetest.Find(t).Folder
 	h := &house{Server: keeptest.Start(t, o), t: t, prefix: o.Settings["header_prefix"]}
+	t.Cleanup(func() {
+		for _, value := range []string{visa, "key_test_"} {
+			if strings.Contains(h.Log.String(), value) {
+				t.Errorf("the server's log holds %s", value)
+			}
+		}
+	})
 	h.newTenant()
 	return h
 }
@@ -99,7 +108,7 @@ func (h *house) run(id, args string, v any) {
 }
 
 func TestEveryCallOnTokens(t *testing.T) {
-	h := open(t, keeptest.Options{})
+	h := openHouse(t, keeptest.Options{})
 	application := h.all()
 	id := h.define(application.ID, `module.exports = async ({ bt }) => {
   const made = await bt.tokens.create({ type: 'token', id: 'mine', data: { snake_name: 'v', camelName: 1 }, metadata: { order_id: '7' }, expiresAt: '2999-01-01T00:00:00Z' });
@@ -160,7 +169,7 @@ func TestEveryCallOnTokens(t *testing.T) {
 }
 
 func TestCodeActsUnderTheRulesOfItsApplication(t *testing.T) {
-	h := open(t, keeptest.Options{})
+	h := openHouse(t, keeptest.Options{})
 	card := func(application string) string {
 		return h.define(application, `module.exports = async ({ bt, args }) => {
   const told = async (call) => { try { return (await call()).data } catch (e) { return { status: e.status, title: e.data.title, errors: e.data.errors, name: e.name, error: e instanceof Error } } };
@@ -222,7 +231,7 @@ const raw = (method, path, headers = '', body = '') => new Promise((done, failed
 `
 
 func TestOnlyTokensAreThereForCode(t *testing.T) {
-	h := open(t, keeptest.Options{})
+	h := openHouse(t, keeptest.Options{})
 	application := h.application("public", nil, "token:create")
 	id := h.define(application.ID, raw+`module.exports = async ({ args }) => ({ raw: await raw(args.method, args.path, args.headers || '', args.body || '') })`)
 	type call struct{ Method, Path, Headers, Body string }
@@ -262,7 +271,7 @@ func TestOnlyTokensAreThereForCode(t *testing.T) {
 }
 
 func TestNoKeyIsInTheSandbox(t *testing.T) {
-	h := open(t, keeptest.Options{})
+	h := openHouse(t, keeptest.Options{})
 	application := h.all()
 	id := h.define(application.ID, raw+`const { inspect } = require('util');
 module.exports = async (req) => {
@@ -285,7 +294,7 @@ module.exports = async (req) => {
 }
 
 func TestCodeCallsCodeThreeDeep(t *testing.T) {
-	h := open(t, keeptest.Options{})
+	h := openHouse(t, keeptest.Options{})
 	application := h.all()
 	id := h.define(application.ID, `module.exports = async ({ bt, args }) => {
   try {
@@ -315,7 +324,7 @@ func TestCodeCallsCodeThreeDeep(t *testing.T) {
 
 // TestRunsThatNobodyWaitsForAreNoWayAround asks for itself by callback.
 func TestRunsThatNobodyWaitsForAreNoWayAround(t *testing.T) {
-	h := open(t, keeptest.Options{})
+	h := openHouse(t, keeptest.Options{})
 	var mu sync.Mutex // guards bodies
 	var bodies []string
 	came := make(chan struct{}, 100)
@@ -361,7 +370,7 @@ func TestRunsThatNobodyWaitsForAreNoWayAround(t *testing.T) {
 func TestWhatCodeReadOfASecurityCodeGoesWithIt(t *testing.T) {
 	var mu sync.Mutex // guards now
 	now := time.Now().Truncate(time.Minute)
-	h := open(t, keeptest.Options{Now: func() time.Time {
+	h := openHouse(t, keeptest.Options{Now: func() time.Time {
 		mu.Lock()
 		defer mu.Unlock()
 		return now
@@ -409,8 +418,49 @@ func TestWhatCodeReadOfASecurityCodeGoesWithIt(t *testing.T) {
 	}
 }
 
+// TestAServerThatStopsLetsCodeEnd stops a server while code runs that nobody
+// waits for, and asks the next one for the result.
+func TestAServerThatStopsLetsCodeEnd(t *testing.T) {
+	came, open := make(chan struct{}, 1), make(chan struct{})
+	gate := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		came <- struct{}{}
+		<-open
+	}))
+	defer gate.Close()
+	data := filepath.Join(t.TempDir(), "data")
+	h := openHouse(t, keeptest.Options{Data: data})
+	id := h.define("", `const http = require('http');
+module.exports = async (req) => {
+  await new Promise((done, failed) => http.get(req.args.gate, (r) => { r.resume(); r.on('end', done) }).on('error', failed));
+  return { raw: 'came to its end' };
+}`)
+	var asked api.AsyncReactor
+	h.call(http.MethodPost, "/reactors/"+id+"/react-async", h.user, `{"args":{"gate":"`+gate.URL+`"}}`).Into(t, http.StatusAccepted, &asked)
+	<-came
+	stopped := make(chan error, 1)
+	go func() { stopped <- h.Stop() }()
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) { // until the door is shut
+		c, err := net.Dial("tcp", strings.TrimPrefix(h.URL, "http://"))
+		if err != nil {
+			break
+		}
+		_ = c.Close()
+		if time.Now().After(deadline) {
+			t.Fatal("the server does not close its door")
+		}
+	}
+	close(open)
+	if err := <-stopped; err != nil {
+		t.Fatalf("stop: %v", err)
+	}
+	h.Server = keeptest.Start(t, keeptest.Options{Data: data})
+	if a := h.call(http.MethodGet, "/reactors/"+id+"/results/"+asked.AsyncReactorRequestID, h.user, ""); a.Status != http.StatusOK || a.Body != `{"raw":"came to its end"}` {
+		t.Errorf("the result is %s", a)
+	}
+}
+
 func TestTheClientKnowsTheHeaderPrefix(t *testing.T) {
-	h := open(t, keeptest.Options{Settings: map[string]string{"header_prefix": "ACME"}})
+	h := openHouse(t, keeptest.Options{Settings: map[string]string{"header_prefix": "ACME"}})
 	id := h.define(h.all().ID, `module.exports = async ({ bt }) => {
   const ids = [];
   for (const idempotencyKey of ['a', 'a', 'b']) ids.push((await bt.tokens.create({ type: 'token', data: 'x' }, { idempotencyKey })).id);
