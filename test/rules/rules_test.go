@@ -31,8 +31,8 @@ var mayImport = map[string][]string{
 		"internal/sandbox", "internal/server", "internal/store", "internal/store/sqlite", "internal/token"},
 
 	"internal/keeptest": {"api", "internal/admin", "internal/config", "internal/httpapi", "internal/sandbox", "internal/server", "internal/store/postgres/pgtest"},
-	"internal/server": {"internal/access", "internal/admin", "internal/audit", "internal/config", "internal/directory", "internal/egress", "internal/endpoint",
-		"internal/fault", "internal/httpapi", "internal/idempotency", "internal/keyring", "internal/keyring/localkms", "internal/reactor", "internal/sandbox",
+	"internal/server": {"api", "internal/access", "internal/admin", "internal/audit", "internal/config", "internal/directory", "internal/egress", "internal/endpoint",
+		"internal/fault", "internal/httpapi", "internal/idempotency", "internal/jsonvalue", "internal/keyring", "internal/keyring/localkms", "internal/reactor", "internal/sandbox",
 		"internal/script", "internal/secret", "internal/store",
 		"internal/store/postgres", "internal/store/sqlite", "internal/token"},
 	"internal/admin":  {"api"},
