@@ -263,5 +263,5 @@ func WriteEncoded(w http.ResponseWriter, status int, body []byte) {
 	w.Header().Set("Content-Type", api.MediaJSON)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // fails only when the client has gone
+	_, _ = w.Write(body) //nolint:gosec // JSON, which says so and is not sniffed; it fails only when the client has gone
 }
