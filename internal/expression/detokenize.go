@@ -1,6 +1,7 @@
 package expression
 
 import (
+	"bytes"
 	"encoding/xml"
 	"io"
 	"slices"
@@ -28,6 +29,7 @@ var (
 	errTokenName  = fault.New(fault.Invalid, "a filter in a detokenization expression takes literal arguments only")
 	errTokenAlias = fault.New(fault.Invalid, "alias filters cannot be used in detokenization expressions")
 	errOperations = fault.New(fault.Invalid, "too many detokenization expressions stand in one request")
+	errXML        = fault.New(fault.Invalid, "a token holds a character that XML cannot hold")
 	errTokens     = fault.New(fault.Invalid, "too many tokens are named in one request")
 )
 
@@ -116,6 +118,32 @@ func ParseDetokenization(text string) (*Detokenization, error) {
 	return &Detokenization{open: func() *detokenization { return d }}, nil
 }
 
+// Texts reads several texts of one request under the bounds of one.
+type Texts struct {
+	seen       references
+	operations int
+}
+
+// Parse is ParseDetokenization for one more of the texts.
+func (t *Texts) Parse(text string) (*Detokenization, error) {
+	d, err := ParseDetokenization(text)
+	if err != nil {
+		return nil, err
+	}
+	if t.operations += d.open().operations; t.operations > MaxOperations {
+		return nil, errOperations
+	}
+	for _, ref := range d.open().references {
+		if err := t.seen.add(ref); err != nil {
+			return nil, err
+		}
+	}
+	return d, nil
+}
+
+// IDs lists the tokens that the texts need, in the order of their first use.
+func (t *Texts) IDs() []Reference { return slices.Clone(t.seen.list) }
+
 // IDs lists the tokens that the text needs, in the order of their first use.
 func (d *Detokenization) IDs() []Reference { return slices.Clone(d.open().references) }
 
@@ -149,8 +177,12 @@ const (
 	JSONString Form = iota
 	// PlainText: values go in as they are.
 	PlainText
-	// XMLText: values are escaped, the text around them is not.
+	// XMLText: values are escaped, the text around them is not. A value with
+	// a character that XML cannot hold is refused.
 	XMLText
+	// FormText: the decoded text of a form field. Values and the text around
+	// them are percent-encoded.
+	FormText
 )
 
 // Expansion is a text or document whose values are known and which is small
@@ -212,7 +244,7 @@ func (d *Detokenization) Resolve(lookup Lookup, form Form, b *Budget) (*Expansio
 		out := form.building(&text)
 		for i, p := range parts {
 			if p.expr == nil {
-				text.WriteString(p.text)
+				_, _ = io.WriteString(form.writing(&text), p.text)
 				continue
 			}
 			_ = values[i].Stringify(out) // a strings.Builder does not fail
@@ -227,7 +259,7 @@ func (f Form) around(w io.Writer) io.Writer {
 	if f == JSONString {
 		return quoter{w}
 	}
-	return w
+	return f.writing(w)
 }
 
 // inside measures the values in a text.
@@ -238,13 +270,21 @@ func (f Form) inside(w io.Writer) io.Writer {
 	return f.building(w)
 }
 
+// writing writes the text between expressions into the text itself.
+func (f Form) writing(w io.Writer) io.Writer {
+	if f == FormText {
+		return percent{w}
+	}
+	return w
+}
+
 // building writes values into the text itself, which JSON does not escape
 // before it is encoded.
 func (f Form) building(w io.Writer) io.Writer {
 	if f == XMLText {
 		return escaper{w}
 	}
-	return w
+	return f.writing(w)
 }
 
 // quoter writes what text becomes inside a JSON string. It is written to in
@@ -267,7 +307,42 @@ func (q quoter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// escaper escapes for XML.
+// escaper escapes for XML. What XML cannot hold at all, the standard library
+// would replace: a value must arrive as it is or not at all.
 type escaper struct{ w io.Writer }
 
-func (x escaper) Write(p []byte) (int, error) { return len(p), xml.EscapeText(x.w, p) }
+func (x escaper) Write(p []byte) (int, error) {
+	if bytes.ContainsFunc(p, func(r rune) bool {
+		return r < ' ' && r != '\t' && r != '\n' && r != '\r' || r == 0xfffe || r == 0xffff
+	}) {
+		return 0, errXML
+	}
+	return len(p), xml.EscapeText(x.w, p)
+}
+
+// percent encodes for a form.
+type percent struct{ w io.Writer }
+
+func (x percent) Write(p []byte) (int, error) {
+	const hex = "0123456789ABCDEF"
+	var out [3 * 1024]byte
+	for rest := p; len(rest) > 0; {
+		piece := rest[:min(len(rest), len(out)/3)]
+		n := 0
+		for _, c := range piece {
+			switch {
+			case 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '.' || c == '_' || c == '~':
+				out[n], n = c, n+1
+			case c == ' ':
+				out[n], n = '+', n+1
+			default:
+				n += copy(out[n:], []byte{'%', hex[c>>4], hex[c&15]})
+			}
+		}
+		if _, err := x.w.Write(out[:n]); err != nil {
+			return 0, err
+		}
+		rest = rest[len(piece):]
+	}
+	return len(p), nil
+}

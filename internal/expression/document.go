@@ -20,27 +20,18 @@ type document struct {
 // Names of members are not expressions.
 func ParseDocument(v jsonvalue.Value) (*Document, error) {
 	d := &document{value: v}
-	var seen references
-	operations := 0
+	var all Texts
 	for leaf := range v.Leaves() {
 		if !expressive(leaf) {
 			continue
 		}
-		text, err := ParseDetokenization(leaf.Reveal())
+		text, err := all.Parse(leaf.Reveal())
 		if err != nil {
 			return nil, err
 		}
-		if operations += text.open().operations; operations > MaxOperations {
-			return nil, errOperations
-		}
-		for _, ref := range text.open().references {
-			if err := seen.add(ref); err != nil {
-				return nil, err
-			}
-		}
 		d.texts = append(d.texts, text)
 	}
-	d.references = seen.list
+	d.references = all.seen.list
 	return &Document{open: func() *document { return d }}, nil
 }
 
