@@ -81,6 +81,10 @@ func NewAnonymousProxy(tenant string, g Grant) Caller {
 	return Caller{kind: kindProxy, tenant: tenant, own: g.limitedTo(setOf(TokenUse))}
 }
 
+// AsAnonymousProxy is whoever calls, without a key, a proxy whose application
+// is c: it can use the tokens that c may use now, and is nobody in the log.
+func (c Caller) AsAnonymousProxy() Caller { return NewAnonymousProxy(c.tenant, c.own) }
+
 // WithOrigin returns the caller with where its request came from.
 func (c Caller) WithOrigin(o Origin) Caller {
 	c.origin = o

@@ -1,0 +1,197 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+
+	"github.com/tokenkeep/tokenkeep/api"
+	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/audit"
+	"github.com/tokenkeep/tokenkeep/internal/directory"
+	"github.com/tokenkeep/tokenkeep/internal/expression"
+	"github.com/tokenkeep/tokenkeep/internal/fault"
+	"github.com/tokenkeep/tokenkeep/internal/secret"
+	"github.com/tokenkeep/tokenkeep/internal/store"
+	"github.com/tokenkeep/tokenkeep/internal/token"
+)
+
+// Ephemeral stands in the log where the id of a proxy would: for calls that
+// bring their destination along.
+const Ephemeral = "ephemeral"
+
+var (
+	// ErrNoAPIKey is the fault of a call without the API key that is due.
+	ErrNoAPIKey = fault.New(fault.Unauthenticated, "The SVC-API-KEY header is required")
+
+	errNoTarget    = fault.New(fault.Invalid, "a proxy key or a destination is required")
+	errManyKeys    = fault.New(fault.Invalid, "more than one proxy key was sent")
+	errManyTargets = fault.New(fault.Invalid, "more than one destination was sent")
+	errDisabled    = fault.New(fault.Forbidden, "the tenant does not allow calls that name their own destination")
+	errAnonymous   = fault.New(fault.Forbidden, "the tenant does not allow detokenization without an API key")
+	errNoHolder    = fault.New(fault.Forbidden, "the application of this proxy can use no tokens")
+	errConnect     = fault.New(fault.Invalid, "CONNECT cannot be proxied")
+)
+
+// Incoming is a request to a proxy.
+type Incoming struct {
+	Method string
+	Path   string // what follows /proxy, as it was sent: "" or from a slash on
+	Query  string // as it was sent, without the question mark
+	Header http.Header
+	Body   io.Reader // not nil
+	Length int64     // of the body; -1 when it is not known
+	Origin access.Origin
+	// Authenticate finds the caller by the API key, if one is due.
+	Authenticate func() (access.Caller, error)
+}
+
+func (s *Service) header(name string) string { return api.Header(s.options.HeaderPrefix, name) }
+
+// target is what a call goes to, and who calls.
+type target struct {
+	proxy       Proxy // without contents for a call that brings its destination
+	id          string
+	tenant      string
+	destination *url.URL
+	query       string // of the call, without the proxy key
+	anonymous   bool
+	caller      access.Caller // of the log; for anonymous calls what they may do is asked when it matters
+}
+
+// admit finds the proxy of a call and says whether the caller may call it. The
+// caller is there even when it may not, as far as it is known.
+func (s *Service) admit(ctx context.Context, in Incoming) (t target, err error) {
+	if in.Method == http.MethodConnect {
+		return t, errConnect
+	}
+	query, keys := s.cutKeys(in.Query)
+	for _, key := range in.Header.Values(s.header(api.ProxyKey)) {
+		if key != "" {
+			keys = append(keys, key)
+		}
+	}
+	t.query = query
+	if len(keys) == 0 {
+		return s.admitEphemeral(ctx, in, t)
+	}
+	for _, key := range keys[1:] {
+		if key != keys[0] {
+			return t, errManyKeys
+		}
+	}
+	key, ok := access.ParseKey(secret.NewText(keys[0]), access.ProxyKey)
+	if !ok {
+		return t, errNoProxy
+	}
+	p, err := s.definitions.FindByKey(ctx, key.Tenant(), key.Text())
+	if err != nil {
+		return t, err
+	}
+	t.proxy, t.id, t.tenant = p, p.ID, p.TenantID
+	if t.anonymous = !RequireAuth(p); t.anonymous {
+		// With nothing to detokenize nothing is asked: whoever has the key may call.
+		t.caller = access.NewAnonymousProxy(t.tenant, access.PlainGrant(access.TokenUse)).WithOrigin(in.Origin)
+	} else if t.caller, err = s.authenticate(in); err != nil {
+		return t, err
+	} else if t.caller.Tenant() != t.tenant {
+		t.caller = access.Caller{} // what it wanted was not there for it
+		return t, errNoProxy
+	} else if err := t.caller.RequireSomewhere(access.TokenUse); err != nil {
+		return t, err
+	}
+	// The rules may be others than when the proxy was defined.
+	t.destination, err = s.destinations.Check(Destination(p))
+	return t, err
+}
+
+// admitEphemeral is admit for a call that names its destination in a header.
+func (s *Service) admitEphemeral(ctx context.Context, in Incoming, t target) (_ target, err error) {
+	given := in.Header.Values(s.header(api.ProxyURL))
+	switch {
+	case len(given) == 0 || len(given) == 1 && given[0] == "":
+		return t, errNoTarget
+	case len(given) > 1:
+		return t, errManyTargets
+	}
+	if t.caller, err = s.authenticate(in); err != nil {
+		return t, err
+	}
+	t.id, t.tenant = Ephemeral, t.caller.Tenant()
+	if err := t.caller.RequireType(access.Private); err != nil {
+		return t, err
+	}
+	if err := t.caller.RequireSomewhere(access.TokenUse); err != nil {
+		return t, err
+	}
+	disabled, err := s.setting(ctx, t.tenant, "disable_ephemeral_proxy")
+	if err != nil {
+		return t, err
+	}
+	if disabled {
+		return t, errDisabled
+	}
+	t.destination, err = s.destinations.Check(given[0])
+	return t, err
+}
+
+func (s *Service) authenticate(in Incoming) (access.Caller, error) {
+	if in.Header.Get(s.header(api.APIKey)) == "" {
+		return access.Caller{}, ErrNoAPIKey
+	}
+	return in.Authenticate()
+}
+
+// setting reads whether a tenant has chosen "true".
+func (s *Service) setting(ctx context.Context, tenant, name string) (on bool, err error) {
+	err = s.store.View(ctx, tenant, func(tx store.Tx) error {
+		row, err := tx.TenantRow(ctx)
+		if err != nil {
+			return err
+		}
+		on = directory.SettingsOf(row)[name] == "true"
+		return nil
+	})
+	if errors.Is(err, store.ErrNoTenant) || errors.Is(err, store.ErrNotFound) {
+		return false, errNoProxy
+	}
+	if err != nil {
+		return false, fmt.Errorf("read tenant: %w", err)
+	}
+	return on, nil
+}
+
+// use takes the tokens of a call. The call and every token are in the log when
+// it returns.
+func (s *Service) use(ctx context.Context, t *target, refs []expression.Reference) (*token.Used, error) {
+	if t.anonymous && len(refs) > 0 {
+		if err := s.unmask(ctx, t); err != nil {
+			return nil, err
+		}
+	}
+	return s.tokens.Use(ctx, t.caller, token.User{Type: audit.Proxy, ID: t.id}, refs)
+}
+
+// unmask finds what an anonymous caller may use: what the proxy's application
+// may, or where there is none, anything that the tenant does not forbid.
+func (s *Service) unmask(ctx context.Context, t *target) error {
+	if t.proxy.ApplicationID == "" {
+		disabled, err := s.setting(ctx, t.tenant, "disable_anonymous_detokenization")
+		if err == nil && disabled {
+			err = errAnonymous
+		}
+		return err
+	}
+	holder, err := s.options.Acting(ctx, t.tenant, t.proxy.ApplicationID)
+	if fault.Of(err).Kind() != fault.Internal {
+		return fmt.Errorf("%w: %w", errNoHolder, err) // it has expired or is gone
+	}
+	if err != nil {
+		return fmt.Errorf("find the application of a proxy: %w", err)
+	}
+	t.caller = holder.AsAnonymousProxy().WithOrigin(t.caller.Origin())
+	return nil
+}

@@ -1,0 +1,181 @@
+package proxy
+
+import (
+	"context"
+
+	"github.com/tokenkeep/tokenkeep/internal/definition"
+	"github.com/tokenkeep/tokenkeep/internal/fault"
+	"github.com/tokenkeep/tokenkeep/internal/jsonvalue"
+)
+
+// The members of a proxy's contents, and of its wire form.
+const (
+	memberName          = "name"
+	memberKey           = "key"
+	memberDestination   = "destination_url"
+	memberRequireAuth   = "require_auth"
+	memberRequest       = "request_transform"
+	memberResponse      = "response_transform"
+	memberCode          = "code"
+	memberConfiguration = "configuration"
+	memberApplication   = "application"
+	memberID            = "id"
+)
+
+var (
+	errNotObject = fault.New(fault.Invalid, "the body must be a JSON object")
+	emptyObject  = new(jsonvalue.Builder).Value()
+)
+
+// transforms are the members that hold code.
+var transforms = []string{memberRequest, memberResponse}
+
+func textOf(v jsonvalue.Value, name string) string {
+	member, _ := v.Get(name)
+	return member.Reveal()
+}
+
+// Key returns the key by which a proxy is called.
+func Key(p Proxy) string { return textOf(p.Contents, memberKey) }
+
+// Destination returns where a proxy leads.
+func Destination(p Proxy) string { return textOf(p.Contents, memberDestination) }
+
+// RequireAuth reports whether a proxy asks for an API key beside its own.
+func RequireAuth(p Proxy) bool {
+	v, _ := p.Contents.Get(memberRequireAuth)
+	return v.IsTrue()
+}
+
+// RequestTransform returns the code that shapes requests; "" for none.
+func RequestTransform(p Proxy) string { return code(p.Contents, memberRequest) }
+
+// ResponseTransform returns the code that shapes responses; "" for none.
+func ResponseTransform(p Proxy) string { return code(p.Contents, memberResponse) }
+
+func code(contents jsonvalue.Value, member string) string {
+	transform, _ := contents.Get(member)
+	return textOf(transform, memberCode)
+}
+
+// Configuration returns what the code may read, an object of texts.
+func Configuration(p Proxy) jsonvalue.Value {
+	v, _ := p.Contents.Get(memberConfiguration)
+	return v
+}
+
+// draft reads a proxy from its wire form. What is wrong is noted in f; whether
+// code parses is asked elsewhere, as that takes time.
+func (s *Service) draft(f *fault.Fields, in jsonvalue.Value) definition.Draft {
+	text := func(v jsonvalue.Value, name, path string) string {
+		member, _ := v.Get(name)
+		if !member.IsNull() && member.Kind() != jsonvalue.String {
+			f.Add(path, "must be a string")
+			return ""
+		}
+		return member.Reveal()
+	}
+	object := func(name string) jsonvalue.Value {
+		member, _ := in.Get(name)
+		if !member.IsNull() && member.Kind() != jsonvalue.Object {
+			f.Add(name, "must be an object")
+		}
+		return member
+	}
+	var contents jsonvalue.Builder
+	name := text(in, memberName, memberName)
+	definition.CheckName(f, name)
+	destination := text(in, memberDestination, memberDestination)
+	if destination == "" {
+		f.Add(memberDestination, "is required")
+	} else if _, err := s.destinations.Check(destination); err != nil {
+		f.Add(memberDestination, fault.Of(err).Detail())
+	}
+	contents.Add(memberDestination, jsonvalue.NewString(destination))
+	auth, _ := in.Get(memberRequireAuth)
+	if auth.IsNull() {
+		auth = jsonvalue.NewBool(true)
+	} else if auth.Kind() != jsonvalue.Bool {
+		f.Add(memberRequireAuth, "must be true or false")
+	}
+	contents.Add(memberRequireAuth, auth)
+	for _, member := range transforms {
+		transform := object(member)
+		if code := text(transform, memberCode, member+"."+memberCode); code != "" {
+			contents.Add(member, emptyObject.With(memberCode, jsonvalue.NewString(code)))
+		}
+	}
+	configuration := object(memberConfiguration)
+	if configuration.IsNull() {
+		configuration = emptyObject
+	}
+	for name, value := range configuration.Members() {
+		if value.IsNull() { // null means absent
+			configuration = configuration.Without(name)
+		}
+	}
+	definition.CheckConfiguration(f, configuration)
+	contents.Add(memberConfiguration, configuration)
+	return definition.Draft{
+		Name: name, ApplicationID: text(object(memberApplication), memberID, memberApplication+"."+memberID), Contents: contents.Value(),
+	}
+}
+
+// checked is draft with its code parsed.
+func (s *Service) checked(ctx context.Context, in jsonvalue.Value) (definition.Draft, error) {
+	if in.Kind() != jsonvalue.Object {
+		return definition.Draft{}, errNotObject
+	}
+	var f fault.Fields
+	d := s.draft(&f, in)
+	if err := s.checkCode(ctx, &f, d.Contents); err != nil {
+		return d, err
+	}
+	return d, f.Err()
+}
+
+func (s *Service) checkCode(ctx context.Context, f *fault.Fields, contents jsonvalue.Value) error {
+	for _, member := range transforms {
+		if code := code(contents, member); code != "" {
+			if err := s.scripts.Check(ctx, f, member+"."+memberCode, code, definition.MaxCode); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// checkedPatch parses the code in a patch. An empty transform means none there
+// too, where a merge of nothing would otherwise change nothing.
+func (s *Service) checkedPatch(ctx context.Context, patch jsonvalue.Value) (jsonvalue.Value, error) {
+	var f fault.Fields
+	var code jsonvalue.Builder
+	for _, member := range transforms {
+		transform, given := patch.Get(member)
+		if given && transform.Kind() == jsonvalue.Object && transform.Len() == 0 {
+			patch = patch.With(member, jsonvalue.Value{})
+		}
+		if text, _ := transform.Get(memberCode); text.Kind() == jsonvalue.String {
+			code.Add(member, transform)
+		}
+	}
+	if err := s.checkCode(ctx, &f, code.Value()); err != nil {
+		return patch, err
+	}
+	return patch, f.Err()
+}
+
+func keepKey(d definition.Draft, old Proxy) definition.Draft {
+	key, _ := old.Contents.Get(memberKey)
+	d.Contents = d.Contents.With(memberKey, key)
+	return d
+}
+
+// wireForm is what a merge patch changes.
+func wireForm(p Proxy) jsonvalue.Value {
+	v := p.Contents.Without(memberKey).With(memberName, jsonvalue.NewString(p.Name))
+	if p.ApplicationID != "" {
+		v = v.With(memberApplication, emptyObject.With(memberID, jsonvalue.NewString(p.ApplicationID)))
+	}
+	return v
+}

@@ -1,0 +1,170 @@
+package proxy
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tokenkeep/tokenkeep/internal/fault"
+	"github.com/tokenkeep/tokenkeep/internal/jsonvalue"
+	"github.com/tokenkeep/tokenkeep/internal/script"
+	"github.com/tokenkeep/tokenkeep/internal/token"
+)
+
+// transformTimeout is how long one transform may take.
+const transformTimeout = 10 * time.Second
+
+// The names of the two pieces of code of a proxy.
+const (
+	entryRequest  = "request"
+	entryResponse = "response"
+)
+
+var (
+	errResult     = fault.New(fault.Unprocessable, "a transform must return an object with body, headers or both")
+	errHeaders    = fault.New(fault.Unprocessable, "a transform must return headers as an object of valid texts")
+	errResultSize = fault.New(fault.Unprocessable, "a transform returned a body that is too large")
+	errEncoding   = fault.New(fault.Unprocessable, "the destination answered in an encoding that a transform cannot read")
+	errAnswerSize = fault.New(fault.Unprocessable, "the destination's answer is too large for a transform")
+)
+
+// message is what a transform sees and changes.
+type message struct {
+	header http.Header
+	body   []byte
+}
+
+// transform runs one of a proxy's pieces of code on a message. args are the
+// arguments beside its body and headers.
+func (s *Service) transform(ctx context.Context, t *target, entry string, m message, args jsonvalue.Value, used *token.Used) (message, error) {
+	body, text, err := bodyArgument(m, entry == entryRequest)
+	if err != nil {
+		return m, err
+	}
+	args = args.With("body", body).With("headers", headersArgument(m.header))
+	ran, err := s.scripts.Run(ctx, script.Program{
+		Tenant: t.tenant, ID: t.id, Version: t.proxy.Version, Application: t.proxy.ApplicationID,
+		Sources: map[string]string{entryRequest: RequestTransform(t.proxy), entryResponse: ResponseTransform(t.proxy)},
+	}, script.Call{
+		Entry: entry, Args: args, Configuration: Configuration(t.proxy), Headers: true, Timeout: transformTimeout,
+		Origin: t.caller.Origin(), Protected: used.Leaves(),
+	})
+	if err != nil {
+		return m, err
+	}
+	return s.result(ran.Value, m, text)
+}
+
+// bodyArgument is the body for the code: what its JSON says for JSON, else its
+// text. An answer that is no JSON although it says so is a text.
+func bodyArgument(m message, strict bool) (v jsonvalue.Value, text string, err error) {
+	if isJSON(m.header.Get("Content-Type")) {
+		if len(m.body) == 0 {
+			return jsonvalue.Value{}, "", nil
+		}
+		if v, err = jsonvalue.Parse(m.body); err == nil {
+			return v, "", nil
+		}
+		if strict {
+			return v, "", errJSON
+		}
+	}
+	text = strings.ToValidUTF8(string(m.body), "\uFFFD")
+	return jsonvalue.NewString(text), text, nil
+}
+
+func headersArgument(h http.Header) jsonvalue.Value {
+	var b jsonvalue.Builder
+	names := make([]string, 0, len(h))
+	for name := range h {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if name != "Set-Cookie" { // whose values cannot be joined
+			b.Add(name, jsonvalue.NewString(strings.Join(h[name], ", ")))
+			continue
+		}
+		lines := make([]jsonvalue.Value, len(h[name]))
+		for i, line := range h[name] {
+			lines[i] = jsonvalue.NewString(line)
+		}
+		b.Add(name, jsonvalue.NewArray(lines))
+	}
+	return b.Value()
+}
+
+// result reads what a transform returned. A part that it left out stays as it
+// was; text is the body as the code saw it when that was a text.
+func (s *Service) result(v jsonvalue.Value, m message, text string) (message, error) {
+	if raw, ok := v.Get("raw"); ok && raw.Kind() == jsonvalue.Object {
+		v = raw
+	}
+	body, hasBody := v.Get("body")
+	headers, hasHeaders := v.Get("headers")
+	if !hasBody && !hasHeaders {
+		return m, errResult
+	}
+	if hasHeaders && !headers.IsNull() {
+		given, err := s.headersOf(headers)
+		if err != nil {
+			return m, err
+		}
+		m.header = given
+	}
+	switch {
+	case !hasBody:
+	case body.IsNull():
+		m.body = nil
+	case body.Kind() == jsonvalue.String:
+		// What was no UTF-8 comes back whole when the code left it alone.
+		if body.Reveal() != text {
+			m.body = []byte(body.Reveal())
+		}
+	default:
+		m.body = body.AppendJSON(nil)
+		if m.header.Get("Content-Type") == "" {
+			m.header.Set("Content-Type", "application/json")
+		}
+	}
+	if len(m.body) > maxTransform {
+		return m, errResultSize
+	}
+	return m, nil
+}
+
+// headersOf reads the headers that code returned: texts, numbers and booleans,
+// or lists of them. What is not the code's to set is left out.
+func (s *Service) headersOf(v jsonvalue.Value) (http.Header, error) {
+	if v.Kind() != jsonvalue.Object {
+		return nil, errHeaders
+	}
+	h := make(http.Header)
+	for name, member := range v.Members() {
+		if !s.passable(name) || plainName(name) == "content-encoding" {
+			continue
+		}
+		items := []jsonvalue.Value{member}
+		if member.Kind() == jsonvalue.Array {
+			items = items[:0]
+			for _, item := range member.Items() {
+				items = append(items, item)
+			}
+		}
+		for _, item := range items {
+			switch item.Kind() {
+			case jsonvalue.Null:
+			case jsonvalue.String, jsonvalue.Number, jsonvalue.Bool:
+				if !isValue(item.Reveal()) {
+					return nil, errHeaders
+				}
+				h.Add(name, item.Reveal())
+			default:
+				return nil, errHeaders
+			}
+		}
+	}
+	return h, nil
+}
