@@ -20,6 +20,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 	"github.com/tokenkeep/tokenkeep/internal/idempotency"
+	"github.com/tokenkeep/tokenkeep/internal/proxy"
 	"github.com/tokenkeep/tokenkeep/internal/reactor"
 	"github.com/tokenkeep/tokenkeep/internal/secret"
 	"github.com/tokenkeep/tokenkeep/internal/store"
@@ -33,6 +34,7 @@ type Services struct {
 	Tokens      *token.Service
 	Idempotency *idempotency.Service
 	Reactors    *reactor.Service
+	Proxies     *proxy.Service
 }
 
 // Routes returns the rows of the API.
@@ -92,6 +94,16 @@ func Routes(s Services) []httpapi.Route {
 		{Pattern: "POST /reactors/{id}/react-async", Permission: "token:use", Body: httpapi.JSON, Idempotent: true, Handle: s.once(s.reactAsync)},
 		{Pattern: "GET /reactors/{id}/results/{request_id}", Permission: "token:use", Handle: s.getResult},
 		{Pattern: "GET /reactors/{id}/runs", Permission: "reactor:read", Handle: s.listRuns},
+
+		{Pattern: "POST /proxies", Permission: "proxy:create", Body: httpapi.JSON, Idempotent: true, Handle: s.once(s.createProxy)},
+		{Pattern: "GET /proxies", Permission: "proxy:read", Handle: s.listProxies},
+		{Pattern: "GET /proxies/{id}", Permission: "proxy:read", Handle: s.getProxy},
+		{Pattern: "PUT /proxies/{id}", Permission: "proxy:update", Body: httpapi.JSON, Idempotent: true, Handle: s.once(s.replaceProxy)},
+		{Pattern: "PATCH /proxies/{id}", Permission: "proxy:update", Body: httpapi.MergePatch, Idempotent: true, Handle: s.once(s.patchProxy)},
+		{Pattern: "DELETE /proxies/{id}", Permission: "proxy:delete", Handle: s.deleteProxy},
+		{Pattern: "POST /proxies/{id}/rotate-key", Permission: "proxy:update", Idempotent: true, Handle: s.once(s.rotateProxyKey)},
+		// The proxy says who may call it: a key of its own, an API key, or both.
+		{Pattern: "* /proxy/{rest...}", Who: httpapi.Open, Body: httpapi.Raw, Problem: s.proxyProblem, Handle: s.forward},
 
 		{Pattern: "GET /logs", Permission: "log:read", Handle: s.listLogs},
 		{Pattern: "GET /logs/entity-types", Permission: "log:read", Handle: s.listEntityTypes},

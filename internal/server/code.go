@@ -16,6 +16,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/config"
 	"github.com/tokenkeep/tokenkeep/internal/egress"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
+	"github.com/tokenkeep/tokenkeep/internal/proxy"
 	"github.com/tokenkeep/tokenkeep/internal/reactor"
 	"github.com/tokenkeep/tokenkeep/internal/sandbox"
 	"github.com/tokenkeep/tokenkeep/internal/script"
@@ -129,11 +130,12 @@ func (e dialError) Unwrap() error { return e.error }
 // Errno is the code that a program sees.
 func (e dialError) Errno() string { return egress.Errno(e.error) }
 
-// connectCode puts reactors on what runs code.
+// connectCode puts reactors and proxies on what runs code and what dials.
 func (s *Server) connectCode() {
-	s.scripts = script.New(s.sandbox, func(ctx context.Context, tenant, application string) (access.Caller, error) {
+	acting := func(ctx context.Context, tenant, application string) (access.Caller, error) {
 		return s.directory.Acting(ctx, tenant, application, "")
-	}, func(c access.Caller) http.Handler { return s.api.As(c) })
+	}
+	s.scripts = script.New(s.sandbox, acting, func(c access.Caller) http.Handler { return s.api.As(c) })
 	s.reactors = reactor.New(reactor.Parts{
 		Store: s.store, Ring: s.ring, Tokens: s.tokens, Scripts: s.scripts, Acting: s.directory.Acting, Secrets: s.directory.CallbackSecrets,
 		Problem: httpapi.ProblemOf, Transport: s.egress.Transport,
@@ -141,5 +143,8 @@ func (s *Server) connectCode() {
 	}, reactor.Options{
 		Now: s.now, MaxBody: int(s.config.MaxBody), OptionalConfiguration: s.config.OptionalConfiguration, HeaderPrefix: s.config.HeaderPrefix,
 		Logger: s.log, Metrics: s.registry,
+	})
+	s.proxies = proxy.New(s.store, s.ring, s.tokens, s.scripts, s.egress, proxy.Options{
+		Now: s.now, MaxBody: int(s.config.MaxBody), HeaderPrefix: s.config.HeaderPrefix, Environment: s.config.Environment, Acting: acting,
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/idempotency"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
 	"github.com/tokenkeep/tokenkeep/internal/keyring/localkms"
+	"github.com/tokenkeep/tokenkeep/internal/proxy"
 	"github.com/tokenkeep/tokenkeep/internal/reactor"
 	"github.com/tokenkeep/tokenkeep/internal/sandbox"
 	"github.com/tokenkeep/tokenkeep/internal/script"
@@ -34,6 +35,7 @@ type services struct {
 	sandbox   *sandbox.Sandbox // nil where no code runs
 	scripts   *script.Runner
 	reactors  *reactor.Service
+	proxies   *proxy.Service
 }
 
 // connect opens the keys and puts the services on the store.
@@ -63,7 +65,7 @@ func (s *Server) connect(ctx context.Context) (err error) {
 }
 
 func (s *Server) endpoints() endpoint.Services {
-	return endpoint.Services{Directory: s.directory, Audit: s.audit, Tokens: s.tokens, Idempotency: s.answers, Reactors: s.reactors}
+	return endpoint.Services{Directory: s.directory, Audit: s.audit, Tokens: s.tokens, Idempotency: s.answers, Reactors: s.reactors, Proxies: s.proxies}
 }
 
 // KEKError says that the configured key-encryption key cannot be used.

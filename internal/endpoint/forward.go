@@ -1,0 +1,158 @@
+package endpoint
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tokenkeep/tokenkeep/api"
+	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/audit"
+	"github.com/tokenkeep/tokenkeep/internal/fault"
+	"github.com/tokenkeep/tokenkeep/internal/httpapi"
+	"github.com/tokenkeep/tokenkeep/internal/proxy"
+	"github.com/tokenkeep/tokenkeep/internal/script"
+)
+
+var errRawPath = fault.New(fault.Invalid, "the path holds something that must be percent-encoded")
+
+// patience is how long a caller may take for one piece of a body, in either
+// direction. Bodies of any length pass, so the whole has no bound.
+const patience = time.Minute
+
+// proxyTitles are the titles that clients of proxies know.
+var proxyTitles = map[int]string{
+	http.StatusBadRequest: "Invalid proxy request", http.StatusUnauthorized: "Unauthorized proxy request", http.StatusForbidden: "Forbidden proxy request",
+}
+
+// proxyProblem is the shape of the errors that a proxy makes itself.
+func (s Services) proxyProblem(p api.Problem) any {
+	out := api.ProxyProblem{Errors: p.Errors, Title: p.Title, Status: p.Status, Detail: p.Detail}
+	if out.Errors == nil {
+		out.Errors = map[string][]string{}
+	}
+	if title, ok := proxyTitles[p.Status]; ok {
+		out.Title = title
+	}
+	if p.Detail == proxy.ErrNoAPIKey.Detail() {
+		out.Detail = "The " + api.Header(s.Proxies.HeaderPrefix(), api.APIKey) + " header is required"
+	}
+	return api.ProxyError{ProxyError: out}
+}
+
+// forward invokes a proxy.
+func (s Services) forward(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
+	// Where these differ the path would be written in another way than it came.
+	if r.URL.RawPath != "" && r.URL.RawPath != r.URL.EscapedPath() {
+		return errRawPath
+	}
+	control := http.NewResponseController(w)
+	// A destination may answer before it has read everything. Not every
+	// connection can do that, and those that cannot do without.
+	_ = control.EnableFullDuplex()
+	body := &unhurried{body: r.Body, control: control}
+	defer body.stop()
+	if r.ContentLength == 0 {
+		_ = control.SetReadDeadline(time.Time{})
+	}
+	answer, caller, err := s.Proxies.Invoke(r.Context(), proxy.Incoming{
+		Method: r.Method, Path: r.PathValue("rest"), Query: r.URL.RawQuery, Header: r.Header, Body: body, Length: r.ContentLength,
+		Origin:       access.Origin{TraceID: httpapi.TraceID(r.Context()), Address: httpapi.ClientAddr(r.Context()).String()},
+		Authenticate: func() (access.Caller, error) { return httpapi.Authenticate(r) },
+	})
+	var custom *script.Custom
+	if errors.As(err, &custom) {
+		return write(w, customAnswer(custom))
+	}
+	if err != nil {
+		// The row does not know its caller, so the entry is made here.
+		s.Audit.Refused(r.Context(), caller, err, audit.Attempt{})
+		return err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	return pour(w, r, control, answer)
+}
+
+// pour writes an answer as it comes.
+func pour(w http.ResponseWriter, r *http.Request, control *http.ResponseController, a *proxy.Answer) error {
+	status := httpapi.HeaderName(r.Context(), api.ProxyDestinationStatus)
+	prefix := strings.TrimSuffix(status, "-"+api.ProxyDestinationStatus)
+	h := w.Header()
+	for name, values := range a.Header {
+		if httpapi.IsForeign(prefix, name) {
+			h[name] = values
+		}
+	}
+	httpapi.GuardForeign(h)
+	h.Set(status, strconv.Itoa(a.Status))
+	bodiless := r.Method == http.MethodHead || a.Status == http.StatusNoContent || a.Status == http.StatusNotModified
+	if a.Length >= 0 && a.Status != http.StatusNoContent && (a.Length > 0 || !bodiless) {
+		h.Set("Content-Length", strconv.FormatInt(a.Length, 10))
+	}
+	if _, typed := h["Content-Type"]; !typed {
+		h["Content-Type"] = nil // nobody guesses
+	}
+	_ = control.SetWriteDeadline(time.Now().Add(patience))
+	w.WriteHeader(a.Status)
+	live := a.Length < 0 && !bodiless
+	if live {
+		_ = control.Flush() // whoever waits for events sees that it is connected
+	}
+	buffer := make([]byte, 32<<10)
+	for {
+		n, err := a.Body.Read(buffer)
+		if n > 0 {
+			_ = control.SetWriteDeadline(time.Now().Add(patience))
+			if _, err := w.Write(buffer[:n]); err != nil {
+				return nil // the caller has gone
+			}
+			if live {
+				_ = control.Flush()
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			_ = control.SetWriteDeadline(time.Now().Add(patience))
+			return nil
+		}
+		if err != nil {
+			return err // half an answer must not look like a whole one
+		}
+	}
+}
+
+// unhurried is a request body that may come for as long as it keeps coming.
+type unhurried struct {
+	body    io.Reader
+	control *http.ResponseController
+
+	mu      sync.Mutex // guards stopped
+	stopped bool       // the connection belongs to the next request
+}
+
+func (u *unhurried) Read(p []byte) (int, error) {
+	u.deadline(time.Now().Add(patience))
+	n, err := u.body.Read(p)
+	if err != nil {
+		// From here on the server only listens for the caller going away.
+		u.deadline(time.Time{})
+	}
+	return n, err
+}
+
+func (u *unhurried) deadline(t time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !u.stopped {
+		_ = u.control.SetReadDeadline(t) // not every connection has one
+	}
+}
+
+func (u *unhurried) stop() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.stopped = true
+}

@@ -1,0 +1,106 @@
+package endpoint
+
+import (
+	"net/http"
+
+	"github.com/tokenkeep/tokenkeep/api"
+	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/httpapi"
+	"github.com/tokenkeep/tokenkeep/internal/idempotency"
+	"github.com/tokenkeep/tokenkeep/internal/proxy"
+	"github.com/tokenkeep/tokenkeep/internal/store"
+)
+
+func proxyOf(d proxy.Proxy) api.Proxy {
+	transform := func(code string) *api.ProxyTransform {
+		if code == "" {
+			return nil
+		}
+		return &api.ProxyTransform{Code: code}
+	}
+	return api.Proxy{
+		ID: d.ID, TenantID: d.TenantID, Name: d.Name, Key: proxy.Key(d), DestinationURL: proxy.Destination(d), RequireAuth: proxy.RequireAuth(d),
+		RequestTransform: transform(proxy.RequestTransform(d)), ResponseTransform: transform(proxy.ResponseTransform(d)),
+		ApplicationID: d.ApplicationID, Configuration: configurationOf(proxy.Configuration(d)), Made: madeOfDefinition(d),
+	}
+}
+
+func (s Services) createProxy(r *http.Request, c access.Caller, a *idempotency.Attempt) (answer idempotency.Answer, err error) {
+	in, err := bodyOf(r)
+	if err != nil {
+		return answer, err
+	}
+	return effect(r.Context(), a, func(d proxy.Proxy) (idempotency.Answer, error) {
+		return answerOf(http.StatusCreated, "/proxies/"+d.ID, proxyOf(d))
+	}, func(last ...store.Step[proxy.Proxy]) (proxy.Proxy, error) {
+		return s.Proxies.Create(r.Context(), c, in, last...)
+	})
+}
+
+func (s Services) getProxy(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+	d, err := s.Proxies.Get(r.Context(), c, r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	return httpapi.WriteJSON(w, http.StatusOK, proxyOf(d))
+}
+
+func (s Services) listProxies(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+	q, err := httpapi.Query(r)
+	if err != nil {
+		return err
+	}
+	page, rows, err := pageOf(q)
+	if err != nil {
+		return err
+	}
+	list, total, err := s.Proxies.List(r.Context(), c, definitionFilterOf(q), rows)
+	if err != nil {
+		return err
+	}
+	out := make([]api.Proxy, len(list))
+	for i, d := range list {
+		out[i] = proxyOf(d)
+	}
+	return httpapi.WritePage(w, page, total, out)
+}
+
+func (s Services) replaceProxy(r *http.Request, c access.Caller, a *idempotency.Attempt) (answer idempotency.Answer, err error) {
+	in, err := bodyOf(r)
+	if err != nil {
+		return answer, err
+	}
+	return effect(r.Context(), a, shownProxy, func(last ...store.Step[proxy.Proxy]) (proxy.Proxy, error) {
+		return s.Proxies.Replace(r.Context(), c, r.PathValue("id"), in, last...)
+	})
+}
+
+func shownProxy(d proxy.Proxy) (idempotency.Answer, error) {
+	return answerOf(http.StatusOK, "", proxyOf(d))
+}
+
+func (s Services) patchProxy(r *http.Request, c access.Caller, a *idempotency.Attempt) (answer idempotency.Answer, err error) {
+	patch, err := bodyOf(r)
+	if err != nil {
+		return answer, err
+	}
+	return effect(r.Context(), a, func(proxy.Proxy) (idempotency.Answer, error) {
+		return idempotency.Answer{Status: http.StatusNoContent}, nil
+	}, func(last ...store.Step[proxy.Proxy]) (proxy.Proxy, error) {
+		return s.Proxies.Patch(r.Context(), c, r.PathValue("id"), patch, last...)
+	})
+}
+
+func (s Services) rotateProxyKey(r *http.Request, c access.Caller, a *idempotency.Attempt) (idempotency.Answer, error) {
+	return effect(r.Context(), a, shownProxy, func(last ...store.Step[proxy.Proxy]) (proxy.Proxy, error) {
+		return s.Proxies.RotateKey(r.Context(), c, r.PathValue("id"), last...)
+	})
+}
+
+func (s Services) deleteProxy(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+	if err := s.Proxies.Delete(r.Context(), c, r.PathValue("id")); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
