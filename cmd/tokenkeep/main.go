@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log"
 	"os"
 	"runtime/debug"
 	"strings"
@@ -34,6 +35,9 @@ func main() {
 	if sandbox.Main() {
 		return // this process starts others, or became one, for code of tenants
 	}
+	// The logger of the standard library quotes bytes that a destination sent
+	// out of turn. Nothing of ours writes there.
+	log.SetOutput(io.Discard)
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 

@@ -51,9 +51,6 @@ func (s Services) forward(w http.ResponseWriter, r *http.Request, _ access.Calle
 		return errRawPath
 	}
 	control := http.NewResponseController(w)
-	// A destination may answer before it has read everything. Not every
-	// connection can do that, and those that cannot do without.
-	_ = control.EnableFullDuplex()
 	body := &unhurried{body: r.Body, control: control}
 	defer body.stop()
 	if r.ContentLength == 0 {
@@ -64,6 +61,10 @@ func (s Services) forward(w http.ResponseWriter, r *http.Request, _ access.Calle
 		Origin:       access.Origin{TraceID: httpapi.TraceID(r.Context()), Address: httpapi.ClientAddr(r.Context()).String()},
 		Authenticate: func() (access.Caller, error) { return httpapi.Authenticate(r) },
 	})
+	if body.midway() {
+		// What is left of the body must never be taken for a request.
+		httpapi.Close(r)
+	}
 	var custom *script.Custom
 	if errors.As(err, &custom) {
 		return write(w, customAnswer(custom))
@@ -74,6 +75,10 @@ func (s Services) forward(w http.ResponseWriter, r *http.Request, _ access.Calle
 		return err
 	}
 	defer func() { _ = answer.Body.Close() }()
+	if body.midway() {
+		// The destination answers before it has read everything: both go on.
+		_ = control.EnableFullDuplex() // HTTP/2 always does
+	}
 	return pour(w, r, control, answer)
 }
 
@@ -129,26 +134,37 @@ type unhurried struct {
 	body    io.Reader
 	control *http.ResponseController
 
-	mu      sync.Mutex // guards stopped
-	stopped bool       // the connection belongs to the next request
+	mu      sync.Mutex // guards all below
+	begun   bool
+	over    bool
+	stopped bool // the connection belongs to the next request
 }
 
 func (u *unhurried) Read(p []byte) (int, error) {
-	u.deadline(time.Now().Add(patience))
+	u.note(time.Now().Add(patience), nil)
 	n, err := u.body.Read(p)
 	if err != nil {
 		// From here on the server only listens for the caller going away.
-		u.deadline(time.Time{})
+		u.note(time.Time{}, err)
 	}
 	return n, err
 }
 
-func (u *unhurried) deadline(t time.Time) {
+func (u *unhurried) note(deadline time.Time, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	u.begun = true
+	u.over = u.over || errors.Is(err, io.EOF)
 	if !u.stopped {
-		_ = u.control.SetReadDeadline(t) // not every connection has one
+		_ = u.control.SetReadDeadline(deadline) // not every connection has one
 	}
+}
+
+// midway reports whether a part of the body was read, and not all of it.
+func (u *unhurried) midway() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.begun && !u.over
 }
 
 func (u *unhurried) stop() {

@@ -106,6 +106,14 @@ func TraceID(ctx context.Context) string {
 	return ""
 }
 
+// Close makes the connection of a request end with its answer, because the
+// request was not read to its end.
+func Close(r *http.Request) {
+	if x := exchangeOf(r.Context()); x != nil {
+		x.closing = true
+	}
+}
+
 // ClientAddr returns the address of the client of the request that ctx
 // belongs to, behind trusted proxies. It is not valid outside a request.
 func ClientAddr(ctx context.Context) netip.Addr {

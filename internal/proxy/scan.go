@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"mime"
 	"net/textproto"
+	"slices"
 	"strings"
 )
 
@@ -97,7 +98,8 @@ func (b *braces) take(c byte) bool {
 // partScanner finds expressions in the text parts of a multipart body.
 type partScanner struct {
 	delimiter []byte // with the line end in front of it
-	kept      []byte // what was seen and not yet decided on
+	buffer    []byte // what was seen and not yet decided on, before a piece
+	kept      []byte // and during one
 	header    bool   // inside the headers of a part
 	over      bool   // behind the last part
 	scan      scanner
@@ -108,19 +110,28 @@ const maxPartHeader = 16 << 10
 
 func newPartScanner(boundary string) *partScanner {
 	// The first delimiter has no line before it.
-	return &partScanner{delimiter: []byte("\n--" + boundary), kept: []byte("\n")}
+	return &partScanner{delimiter: []byte("\n--" + boundary), buffer: []byte("\n")}
 }
 
-func (p *partScanner) found(piece []byte) bool {
-	if p.over {
-		return false
+func (p *partScanner) found(body []byte) bool {
+	for piece := range slices.Chunk(body, 32<<10) {
+		p.buffer = append(p.buffer, piece...)
+		p.kept = p.buffer
+		if p.over || p.step() {
+			return !p.over
+		}
+		p.buffer = append(p.buffer[:0], p.kept...)
 	}
-	p.kept = append(p.kept, piece...)
+	return false
+}
+
+// step goes on with what was kept.
+func (p *partScanner) step() bool {
 	for {
 		if p.header {
 			if bytes.HasPrefix(p.kept, []byte("--")) {
 				p.over = true
-				return false
+				return true
 			}
 			end, size := headerEnd(p.kept)
 			if end < 0 {
@@ -147,7 +158,7 @@ func (p *partScanner) found(piece []byte) bool {
 		if p.scan != nil && p.scan.found(p.kept[:n]) {
 			return true
 		}
-		p.kept = bytes.Clone(p.kept[n:])
+		p.kept = p.kept[n:]
 	}
 	return false
 }

@@ -139,6 +139,13 @@ func (w *world) define(t testing.TB, body string) (p api.Proxy) {
 	return p
 }
 
+// lead puts another destination behind the proxy.
+func (w *world) lead(t testing.TB, reply func(net.Conn, received) bool) {
+	t.Helper()
+	w.to = newDestination(t, reply)
+	w.proxy = w.define(t, `{"name":"p","destination_url":"`+w.to.URL+`/base"}`)
+}
+
 // token keeps a value and returns the id of its token.
 func (w *world) token(t testing.TB, data any) string {
 	t.Helper()
@@ -191,4 +198,8 @@ func proxyError(t testing.TB, a keeptest.Answer, status int, detail string) {
 	if got := a.Header.Get("SVC-PROXY-DESTINATION-STATUS"); got != "" {
 		t.Errorf("an error of the proxy says that the destination answered %s", got)
 	}
+}
+
+func apiPrivate() api.CreateApplication {
+	return api.CreateApplication{Type: "private", Permissions: []string{"token:create", "token:use"}}
 }

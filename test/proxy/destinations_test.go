@@ -1,0 +1,198 @@
+package proxy_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"encoding/pem"
+)
+
+// TestDestinationsThatFail: what the destination does is one thing, what the
+// caller is told another.
+func TestDestinationsThatFail(t *testing.T) {
+	w := start(t, nil, nil)
+	reset := func(c net.Conn, _ received) bool {
+		_ = c.(*net.TCPConn).SetLinger(0)
+		return false
+	}
+	for name, c := range map[string]struct {
+		reply  func(net.Conn, received) bool
+		status int
+	}{
+		"it closes":                    {func(net.Conn, received) bool { return false }, 502},
+		"it resets":                    {reset, 502},
+		"it answers garbage":           {answering("garbage\r\n\r\n"), 502},
+		"it answers another protocol":  {answering("SSH-2.0-OpenSSH_9.0\r\n"), 502},
+		"it answers half a line":       {answering("HTTP/1.1 20"), 502},
+		"it answers half its headers":  {answering("HTTP/1.1 200 OK\r\nX: y\r\n"), 502},
+		"it has no status":             {answering("HTTP/1.1 OK\r\n\r\n"), 502},
+		"it has two lengths":           {answering("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab"), 502},
+		"it has endless headers":       {answering("HTTP/1.1 200 OK\r\n" + strings.Repeat("X: "+strings.Repeat("y", 1000)+"\r\n", 100) + "\r\n"), 502},
+		"it switches protocols":        {answering("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"), 502},
+		"it says continue and no more": {answering("HTTP/1.1 100 Continue\r\n\r\n"), 502},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w.lead(t, c.reply)
+			proxyError(t, w.send(t, "POST", "/", "application/json", "[1]"), c.status, "destination")
+			if got := w.to.take(); len(got) != 1 {
+				t.Errorf("the destination got %d requests, want 1: a charge is not sent twice", len(got))
+			}
+		})
+	}
+	t.Run("it is down", func(t *testing.T) {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.proxy = w.define(t, `{"name":"down","destination_url":"http://`+l.Addr().String()+`"}`)
+		_ = l.Close()
+		proxyError(t, w.send(t, "GET", "/", "", ""), 502, "cannot be reached")
+	})
+	t.Run("it is this very server", func(t *testing.T) {
+		w.proxy = w.define(t, `{"name":"loop","destination_url":"`+w.URL+`"}`)
+		proxyError(t, w.send(t, "GET", "/healthz", "", ""), 400, "destination")
+	})
+}
+
+// TestDestinationsThatAnswer in every way that HTTP has.
+func TestDestinationsThatAnswer(t *testing.T) {
+	w := start(t, nil, nil)
+	for name, c := range map[string]struct {
+		raw    string
+		method string
+		status int
+		body   string
+	}{
+		"an error":                     {"HTTP/1.1 500 Oops\r\nContent-Length: 4\r\n\r\noops", "GET", 500, "oops"},
+		"a refusal":                    {"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n", "GET", 401, ""},
+		"too slow, by its own account": {"HTTP/1.1 408 Slow\r\nContent-Length: 0\r\n\r\n", "POST", 408, ""},
+		"a status of its own":          {"HTTP/1.1 799 Odd\r\nContent-Length: 1\r\n\r\nx", "GET", 799, "x"},
+		"nothing":                      {"HTTP/1.1 204 No Content\r\n\r\n", "DELETE", 204, ""},
+		"unchanged":                    {"HTTP/1.1 304 Not Modified\r\nETag: x\r\n\r\n", "GET", 304, ""},
+		"until it closes":              {"HTTP/1.0 200 OK\r\n\r\nuntil the end", "GET", 200, "until the end"},
+		"in chunks, with trailers":     {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X\r\n\r\n3\r\nabc\r\n0\r\nX: y\r\n\r\n", "GET", 200, "abc"},
+		"after a continue":             {"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx", "POST", 200, "x"},
+		"after hints":                  {"HTTP/1.1 103 Early Hints\r\nLink: <x>\r\n\r\nHTTP/1.1 201 Created\r\nContent-Length: 1\r\n\r\nx", "POST", 201, "x"},
+		"compressed":                   {"HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: 3\r\n\r\n\x01\x02\x03", "GET", 200, "\x01\x02\x03"},
+		"the head alone":               {"HTTP/1.1 200 OK\r\nContent-Length: 12345\r\n\r\n", "HEAD", 200, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w.lead(t, answering(c.raw))
+			got := w.send(t, c.method, "/", "", "")
+			if got.Status != c.status || got.Body != c.body || got.Header.Get("SVC-PROXY-DESTINATION-STATUS") != fmt.Sprint(c.status) {
+				t.Errorf("the answer is %s %v", got, got.Header)
+			}
+			if c.method == "HEAD" && got.Header.Get("Content-Length") != "12345" {
+				t.Errorf("the length of the head is %q", got.Header.Get("Content-Length"))
+			}
+		})
+	}
+}
+
+// TestAnAnswerThatBreaksOffDoesNotLookWhole: the status had been sent.
+func TestAnAnswerThatBreaksOffDoesNotLookWhole(t *testing.T) {
+	for name, raw := range map[string]string{
+		"a length":  "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf",
+		"in chunks": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := start(t, nil, answering(raw))
+			r, _ := http.NewRequestWithContext(t.Context(), "GET", w.URL+"/proxy/", nil)
+			r.Header.Set("SVC-PROXY-KEY", w.proxy.Key)
+			r.Header.Set("SVC-API-KEY", w.private)
+			resp, err := w.Client.Do(r)
+			if err != nil {
+				return // it broke off before anything was seen
+			}
+			defer func() { _ = resp.Body.Close() }()
+			if body, err := io.ReadAll(resp.Body); err == nil {
+				t.Errorf("the answer came to an end: %q", body)
+			}
+		})
+	}
+}
+
+// TestEventsArriveOneByOne, and the destination learns when nobody listens.
+func TestEventsArriveOneByOne(t *testing.T) {
+	next, gone := make(chan string), make(chan struct{})
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_ = http.NewResponseController(w).Flush()
+		for {
+			select {
+			case event := <-next:
+				_, _ = io.WriteString(w, event)
+				_ = http.NewResponseController(w).Flush()
+			case <-r.Context().Done():
+				close(gone)
+				return
+			}
+		}
+	}))
+	defer s.Close()
+	w := start(t, nil, nil)
+	w.proxy = w.define(t, `{"name":"events","destination_url":"`+s.URL+`"}`)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	r, _ := http.NewRequestWithContext(ctx, "GET", w.URL+"/proxy/", nil)
+	r.Header.Set("SVC-PROXY-KEY", w.proxy.Key)
+	r.Header.Set("SVC-API-KEY", w.private)
+	resp, err := w.Client.Do(r) // returns with the headers, before any event
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(resp.Body)
+	for i := range 3 {
+		next <- fmt.Sprintf("data: %d\n", i)
+		if line, err := lines.ReadString('\n'); line != fmt.Sprintf("data: %d\n", i) {
+			t.Fatalf("event %d came as %q, %v", i, line, err)
+		}
+	}
+	cancel()
+	_ = resp.Body.Close()
+	select {
+	case <-gone:
+	case <-time.After(10 * time.Second):
+		t.Error("the destination was not told that the caller has gone")
+	}
+}
+
+func TestADestinationMaySpeakHTTP2(t *testing.T) {
+	protocols := make(chan string, 1)
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		protocols <- r.Proto
+		w.Header().Set("Trailer", "X-Trailer")
+		_, _ = w.Write(body)
+		w.Header().Set("X-Trailer", "t")
+	}))
+	s.EnableHTTP2 = true
+	s.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	s.StartTLS()
+	defer s.Close()
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w := start(t, map[string]string{"extra_ca_file": ca}, nil)
+	w.proxy = w.define(t, `{"name":"h2","destination_url":"`+s.URL+`"}`)
+	id := w.token(t, card)
+	got := w.send(t, "POST", "/", "application/json", `["{{`+id+`}}"]`, "SVC-PROXY-CONNECTION", "close", "SVC-PROXY-KEEP-ALIVE", "timeout=5")
+	if got.Status != 200 || got.Body != `["`+card+`"]` {
+		t.Errorf("the answer is %s", got)
+	}
+	if p := <-protocols; p != "HTTP/2.0" {
+		t.Errorf("the destination spoke %s", p)
+	}
+}
