@@ -1,0 +1,110 @@
+package proxy_test
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"mime/multipart"
+	"net/url"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/tokenkeep/tokenkeep/internal/proxy"
+)
+
+var medias = []string{
+	"application/json", "application/x-www-form-urlencoded", "application/xml", "text/plain", "multipart/form-data; boundary=B", "application/octet-stream", "",
+}
+
+// FuzzValues holds that a value arrives as it is in every kind of body, read
+// back as a destination reads it.
+func FuzzValues(f *testing.F) {
+	for _, s := range []string{card, `"\{{x}}<&>]]>`, "a\r\n--B\r\n", "é漢\x00\x01", "%7B%7B+&=;", "\u2028{{ token: x }}", "\xf0\x9d\x84\x9e"} {
+		f.Add(s)
+	}
+	w := newWorld(f)
+	p := w.define(`{"name":"p","destination_url":"https://psp.example"}`)
+	f.Fuzz(func(t *testing.T, value string) {
+		if value == "" || !utf8.ValidString(value) || len(value) > 1000 {
+			return
+		}
+		w.t = t
+		id := w.token(value)
+		take := func(media, body string) (string, bool) {
+			_, _, err := w.call(p, "POST", "/", media, body)
+			if err != nil {
+				return err.Error(), false
+			}
+			return w.got[0].body, true
+		}
+		var list []string
+		if got, ok := take(medias[0], `["{{`+id+`}}","-{{`+id+`}}-"]`); !ok || json.Unmarshal([]byte(got), &list) != nil || len(list) != 2 || list[0] != value || list[1] != "-"+value+"-" {
+			t.Errorf("JSON arrived as %q", got)
+		}
+		got, ok := take(medias[1], "a={{"+id+"}}&b=%2B{{"+id+"}}")
+		if form, err := url.ParseQuery(got); !ok || err != nil || len(form) != 2 || form.Get("a") != value || form.Get("b") != "+"+value {
+			t.Errorf("a form arrived as %q: %v", got, err)
+		}
+		if got, ok := take(medias[3], "-{{"+id+"}}-"); !ok || got != "-"+value+"-" {
+			t.Errorf("text arrived as %q", got)
+		}
+		got, ok = take(medias[2], `<a b="{{`+id+`}}">{{`+id+`}}</a>`)
+		var element struct {
+			B    string `xml:"b,attr"`
+			Text string `xml:",chardata"`
+		}
+		if err := xml.Unmarshal([]byte(got), &element); ok && (err != nil || element.B != value || element.Text != value) {
+			t.Errorf("XML arrived as %q: %v", got, err)
+		} else if !ok && !strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r >= 0xfffe }) {
+			t.Errorf("XML did not arrive: %s", got)
+		}
+		got, ok = take(medias[4], "--B\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n{{"+id+"}}\r\n--B--\r\n")
+		if !ok {
+			if !strings.Contains(value, "--B") {
+				t.Errorf("multipart did not arrive: %s", got)
+			}
+			return
+		}
+		form, err := multipart.NewReader(strings.NewReader(got), "B").ReadForm(1 << 20)
+		if err != nil || len(form.Value) != 1 || len(form.File) != 0 || form.Value["a"][0] != value {
+			t.Errorf("multipart arrived as %q: %v", got, err)
+		}
+	})
+}
+
+// FuzzBodies holds that a body leaves as it came unless an expression in it
+// was evaluated, and that nothing is evaluated that a stream would not notice.
+func FuzzBodies(f *testing.F) {
+	for i := range medias {
+		f.Add(i, `{"a":"{{<id>}}"}`, 3)
+		f.Add(i, "a=%7B{<id>}}&b=\\u007b\\u007B<id>}}", 9)
+		f.Add(i, "--B\r\n\r\n{{<id>}}\r\n--B\r\nContent-Disposition: form-data; filename=x\r\n\r\n{{\r\n--B--", 20)
+	}
+	w := newWorld(f)
+	id := w.token(card)
+	p := w.define(`{"name":"p","destination_url":"https://psp.example"}`)
+	f.Fuzz(func(t *testing.T, kind int, body string, cut int) {
+		media := medias[uint(kind)%uint(len(medias))]
+		body = strings.ReplaceAll(body, "<id>", id)
+		if body == "" || len(body) > 10_000 {
+			return
+		}
+		w.t = t
+		at := int(uint(cut) % uint(len(body)))
+		fills, err := proxy.Fills(media, []byte(body))
+		whole := proxy.Finds(media, []byte(body))
+		if pieces := proxy.Finds(media, []byte(body[:at]), []byte(body[at:])); pieces != whole {
+			t.Errorf("Finds in two pieces = %t, in one %t", pieces, whole)
+		}
+		if (fills || err != nil) && !whole {
+			t.Errorf("an expression is evaluated that a stream would not notice")
+		}
+		_, _, err = w.call(p, "POST", "/", media, body)
+		switch {
+		case err != nil && len(w.got) != 0:
+			t.Errorf("Invoke = %v, and the destination got something", err)
+		case err == nil && !fills && w.got[0].body != body:
+			t.Errorf("the destination got %q, want it as it came", w.got[0].body)
+		}
+	})
+}
