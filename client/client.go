@@ -34,6 +34,7 @@ type Client struct {
 	Logs         Logs
 	Sessions     Sessions
 	Access       Access
+	Proxies      Proxies
 	Reactors     Reactors
 
 	caller *caller
@@ -125,7 +126,7 @@ func New(baseURL string, options ...Option) (*Client, error) {
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &Client{
 		Tenant: Tenant{c}, Applications: Applications{c}, Keys: Keys{c}, Permissions: Permissions{c},
-		Tokens: Tokens{c}, Logs: Logs{c}, Sessions: Sessions{c}, Access: Access{c}, Reactors: Reactors{c}, caller: c,
+		Tokens: Tokens{c}, Logs: Logs{c}, Sessions: Sessions{c}, Access: Access{c}, Reactors: Reactors{c}, Proxies: Proxies{c}, caller: c,
 	}, nil
 }
 

@@ -33,6 +33,8 @@ func endpointTable(rows []httpapi.Route, operations []openapitest.Operation) str
 		method, path, _ := strings.Cut(r.Pattern, " ")
 		permission := "`" + r.Permission + "`"
 		switch {
+		case r.Pattern == "* /proxy/{rest...}":
+			method, permission = "any", "a proxy's key; `token:use` where the proxy asks for it"
 		case r.Who == httpapi.Open:
 			permission = "none, and no key"
 		case r.Permission == "":
@@ -40,7 +42,7 @@ func endpointTable(rows []httpapi.Route, operations []openapitest.Operation) str
 		case strings.HasPrefix(r.Permission, "("):
 			permission = "the key of a " + strings.TrimSuffix(strings.TrimPrefix(r.Permission, "("), " key)")
 		}
-		b.WriteString("| " + method + " | `" + path + "` | " + permission + " | " + summaries[r.Pattern] + " |\n")
+		b.WriteString("| " + method + " | `" + path + "` | " + permission + " | " + summaries[described(r.Pattern)] + " |\n")
 	}
 	return b.String() + "\n"
 }

@@ -105,7 +105,7 @@ func onlySession(ctx context.Context, t *testing.T, c *client.Client) (only api.
 func TestIdempotentRowsAreDescribedAsSuch(t *testing.T) {
 	doc := openapitest.Load(t)
 	for _, r := range start(t, nil).Routes() {
-		key, replayed, conflict := doc.Idempotency(r.Pattern)
+		key, replayed, conflict := doc.Idempotency(described(r.Pattern))
 		if key != r.Idempotent || r.Idempotent && !(replayed && conflict) {
 			t.Errorf("%s is idempotent %t, and the document has the key %t, the replay %t, the conflict %t", r.Pattern, r.Idempotent, key, replayed, conflict)
 		}

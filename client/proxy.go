@@ -1,0 +1,86 @@
+package client
+
+import (
+	"context"
+	"iter"
+	"net/url"
+
+	"github.com/tokenkeep/tokenkeep/api"
+)
+
+var (
+	createProxy    = row{method: "POST", path: "/proxies", keyed: true}
+	listProxies    = row{method: "GET", path: "/proxies"}
+	getProxy       = row{method: "GET", path: "/proxies/{id}"}
+	replaceProxy   = row{method: "PUT", path: "/proxies/{id}", keyed: true}
+	patchProxy     = row{method: "PATCH", path: "/proxies/{id}", media: api.MediaMergePatch, keyed: true}
+	deleteProxy    = row{method: "DELETE", path: "/proxies/{id}"}
+	rotateProxyKey = row{method: "POST", path: "/proxies/{id}/rotate-key", keyed: true}
+)
+
+// Proxies are the destinations of a tenant. Calls through one are made with any
+// HTTP client: to /proxy and below, with the proxy's key in a header.
+type Proxies struct{ caller *caller }
+
+// ProxyFilter chooses proxies. The zero value takes all.
+type ProxyFilter struct {
+	IDs  []string
+	Name string // * stands for any run; without * a part of the name; case ignored
+}
+
+func (f ProxyFilter) query() url.Values {
+	q := url.Values{}
+	for _, id := range f.IDs {
+		q.Add("id", id)
+	}
+	if f.Name != "" {
+		q.Set("name", f.Name)
+	}
+	return q
+}
+
+// Create makes a proxy with a key of its own. It takes proxy:create.
+func (p Proxies) Create(ctx context.Context, in api.WriteProxy, options ...CallOption) (api.Proxy, error) {
+	return get[api.Proxy](ctx, p.caller, request{row: createProxy, in: in}, options...)
+}
+
+// Get returns a proxy with its key. It takes proxy:read.
+func (p Proxies) Get(ctx context.Context, id string) (api.Proxy, error) {
+	return get[api.Proxy](ctx, p.caller, request{row: getProxy, ids: []string{id}})
+}
+
+// List goes through all proxies that the filter takes, newest first, and asks
+// for pages as it goes. An error comes last. It takes proxy:read.
+func (p Proxies) List(ctx context.Context, f ProxyFilter) iter.Seq2[api.Proxy, error] {
+	return each(func(number int) (api.List[api.Proxy], error) {
+		return p.Page(ctx, f, number, pageSize)
+	}, func(x api.Proxy) string { return x.ID })
+}
+
+// Page returns one page of them, from 1. A size of 0 is the server's default.
+func (p Proxies) Page(ctx context.Context, f ProxyFilter, number, size int) (api.List[api.Proxy], error) {
+	return get[api.List[api.Proxy]](ctx, p.caller, request{row: listProxies, query: withPage(f.query(), number, size)})
+}
+
+// Replace changes everything but the key; what is left out returns to its
+// default. It takes proxy:update.
+func (p Proxies) Replace(ctx context.Context, id string, in api.WriteProxy, options ...CallOption) (api.Proxy, error) {
+	return get[api.Proxy](ctx, p.caller, request{row: replaceProxy, ids: []string{id}, in: in}, options...)
+}
+
+// Patch changes a proxy by a merge patch: what is absent stays, what is null is
+// removed. It takes proxy:update.
+func (p Proxies) Patch(ctx context.Context, id string, patch any, options ...CallOption) error {
+	return p.caller.call(ctx, request{row: patchProxy, ids: []string{id}, in: patch}, nil, options)
+}
+
+// Delete removes a proxy. It takes proxy:delete.
+func (p Proxies) Delete(ctx context.Context, id string) error {
+	return p.caller.call(ctx, request{row: deleteProxy, ids: []string{id}}, nil, nil)
+}
+
+// RotateKey gives a proxy a new key, which is in the answer; the old one is dead
+// at once. It takes proxy:update.
+func (p Proxies) RotateKey(ctx context.Context, id string, options ...CallOption) (api.Proxy, error) {
+	return get[api.Proxy](ctx, p.caller, request{row: rotateProxyKey, ids: []string{id}}, options...)
+}

@@ -1,0 +1,58 @@
+package openapi_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/tokenkeep/tokenkeep/api"
+	"github.com/tokenkeep/tokenkeep/client"
+)
+
+// walkProxies calls every operation on proxies, and one of them.
+func (v *vault) walkProxies(t *testing.T, c *client.Client) {
+	t.Helper()
+	ctx := t.Context()
+	to := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.Copy(w, r.Body)
+	}))
+	defer to.Close()
+	p, err := c.Proxies.Create(ctx, api.WriteProxy{
+		Name: "echo", DestinationURL: to.URL, Configuration: map[string]string{"a": "b"}, RequestTransform: &api.ProxyTransform{},
+	})
+	if err != nil || p.Key == "" || !p.RequireAuth || p.RequestTransform != nil {
+		t.Fatalf("Proxies.Create = %v, %v", p.ID, err)
+	}
+	if got, err := c.Proxies.Get(ctx, p.ID); err != nil || got.Key != p.Key {
+		t.Errorf("Proxies.Get = %v, %v", got.ID, err)
+	}
+	if err := c.Proxies.Patch(ctx, p.ID, map[string]any{"name": "new", "configuration": nil}); err != nil {
+		t.Errorf("Proxies.Patch: %v", err)
+	}
+	count := 0
+	for got, err := range c.Proxies.List(ctx, client.ProxyFilter{IDs: []string{p.ID}, Name: "n*w"}) {
+		if count++; err != nil || got.Name != "new" || got.Configuration != nil {
+			t.Errorf("Proxies.List = %v, %v", got, err)
+		}
+	}
+	if count != 1 {
+		t.Errorf("Proxies.List has %d, want 1", count)
+	}
+	if got, err := c.Proxies.Replace(ctx, p.ID, api.WriteProxy{Name: "echo", DestinationURL: to.URL, RequireAuth: new(false)}); err != nil || got.RequireAuth || got.Key != p.Key {
+		t.Errorf("Proxies.Replace = %v, %v", got.ID, err)
+	}
+	rotated, err := c.Proxies.RotateKey(ctx, p.ID)
+	if err != nil || rotated.Key == p.Key {
+		t.Errorf("Proxies.RotateKey = %v, %v", rotated.ID, err)
+	}
+	for key, want := range map[string]int{rotated.Key: 200, p.Key: 404, "": 400} {
+		if got := v.send(t, "POST", "/proxy/x", `{"a":1}`, "SVC-PROXY-KEY", key); got != want {
+			t.Errorf("POST /proxy/x = %d, want %d", got, want)
+		}
+	}
+	if err := c.Proxies.Delete(ctx, p.ID); err != nil {
+		t.Errorf("Proxies.Delete: %v", err)
+	}
+}
