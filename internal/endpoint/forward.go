@@ -61,6 +61,7 @@ func (s Services) forward(w http.ResponseWriter, r *http.Request, _ access.Calle
 		Origin:       access.Origin{TraceID: httpapi.TraceID(r.Context()), Address: httpapi.ClientAddr(r.Context()).String()},
 		Authenticate: func() (access.Caller, error) { return httpapi.Authenticate(r) },
 	})
+	_ = control.SetWriteDeadline(time.Now().Add(patience)) // however long the request took
 	if body.midway() {
 		// What is left of the body must never be taken for a request.
 		httpapi.Close(r)
@@ -101,7 +102,6 @@ func pour(w http.ResponseWriter, r *http.Request, control *http.ResponseControll
 	if _, typed := h["Content-Type"]; !typed {
 		h["Content-Type"] = nil // nobody guesses
 	}
-	_ = control.SetWriteDeadline(time.Now().Add(patience))
 	w.WriteHeader(a.Status)
 	live := a.Length < 0 && !bodiless
 	if live {

@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"mime/multipart"
 	"net/url"
+	"runtime"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -107,4 +108,29 @@ func FuzzBodies(f *testing.F) {
 			t.Errorf("the destination got %q, want it as it came", w.got[0].body)
 		}
 	})
+}
+
+// TestABodyInAMillionFieldsCostsLittle: what is cut grows with the expressions,
+// and not with what stands between them.
+func TestABodyInAMillionFieldsCostsLittle(t *testing.T) {
+	w := newWorld(t)
+	id := w.token(card)
+	p := w.define(`{"name":"p","destination_url":"https://psp.example"}`)
+	const size = 4 << 20
+	for media, body := range map[string]string{
+		medias[0]: `["{{` + id + `}}"` + strings.Repeat(",0", size/2) + "]",
+		medias[1]: "a={{" + id + "}}" + strings.Repeat("&", size),
+		medias[4]: "--B\n\n{{" + id + "}}\n" + strings.Repeat("--B\n\n\n", size/7) + "--B--",
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, _, err := w.call(p, "POST", "/", media, body)
+		runtime.ReadMemStats(&after)
+		if want := strings.Replace(body, "{{"+id+"}}", card, 1); err != nil || w.got[0].body != want {
+			t.Errorf("%s: Invoke = %v, and the body did not arrive as it should", media, err)
+		}
+		if grown := after.TotalAlloc - before.TotalAlloc; grown > 100<<20 {
+			t.Errorf("%s: %d MiB were allocated for %d", media, grown>>20, size>>20)
+		}
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"sync/atomic"
+	"time"
 
 	"github.com/tokenkeep/tokenkeep/internal/access"
 	"github.com/tokenkeep/tokenkeep/internal/expression"
@@ -18,6 +19,7 @@ import (
 
 var (
 	errMethod   = fault.New(fault.Invalid, "the method is not valid")
+	errSilent   = fault.New(fault.BadGateway, "the destination fell silent in the middle of its answer")
 	errSwitched = fault.New(fault.BadGateway, "the destination answered with another protocol")
 )
 
@@ -31,8 +33,8 @@ type Answer struct {
 
 // Invoke forwards one call. The caller it returns is the one for the log, as
 // far as it is known, whatever the error: a fault, or what a transform threw
-// (*script.Thrown, *script.Custom). It sends at most one request, and none
-// before every token of it is in the log.
+// (*script.Thrown, *script.Custom). It sends one request, and none before every
+// token of it is in the log.
 func (s *Service) Invoke(ctx context.Context, in Incoming) (*Answer, access.Caller, error) {
 	t, err := s.admit(ctx, in)
 	if err != nil {
@@ -107,9 +109,20 @@ func (s *Service) detokenize(ctx context.Context, t *target, out *outgoing) (err
 	return err
 }
 
-// send sends a request and takes the answer.
-func (s *Service) send(ctx context.Context, t *target, out outgoing) (*Answer, error) {
-	r, err := http.NewRequestWithContext(ctx, out.method, "/", nil)
+// silence is how long a destination may pause in the middle of its answer.
+const silence = 5 * time.Minute
+
+// send sends a request and takes the answer. Where a connection had died before
+// anything was sent on it, or method or caller say that once is as good as
+// twice, it is sent on another.
+func (s *Service) send(ctx context.Context, t *target, out outgoing) (_ *Answer, err error) {
+	calling, cancel := context.WithCancelCause(ctx)
+	defer func() {
+		if err != nil {
+			cancel(nil)
+		}
+	}()
+	r, err := http.NewRequestWithContext(calling, out.method, "/", nil)
 	if err != nil {
 		return nil, errMethod
 	}
@@ -121,7 +134,6 @@ func (s *Service) send(ctx context.Context, t *target, out outgoing) (*Answer, e
 		r.Body, r.ContentLength = source, out.body.length
 	case len(out.body.bytes) > 0:
 		r.ContentLength = int64(len(out.body.bytes))
-		// A connection that had died before anything was sent is no failure.
 		r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(out.body.bytes)), nil }
 		r.Body, _ = r.GetBody()
 	default:
@@ -138,7 +150,8 @@ func (s *Service) send(ctx context.Context, t *target, out outgoing) (*Answer, e
 		_ = answer.Body.Close()
 		return nil, errSwitched
 	}
-	got := &Answer{Status: answer.StatusCode, Header: s.pass(answer.Header), Body: answer.Body, Length: answer.ContentLength}
+	got := &Answer{Status: answer.StatusCode, Header: s.pass(answer.Header), Length: answer.ContentLength}
+	got.Body = &attentive{answer.Body, time.AfterFunc(silence, func() { cancel(errSilent) }), cancel}
 	if ResponseTransform(t.proxy) == "" {
 		return got, nil
 	}
@@ -161,6 +174,24 @@ func (b *source) Read(p []byte) (int, error) {
 }
 
 func (b *source) Close() error { return nil }
+
+// attentive is the body of an answer, whose request ends when it falls silent.
+type attentive struct {
+	io.ReadCloser
+	timer  *time.Timer
+	cancel context.CancelCauseFunc
+}
+
+func (b *attentive) Read(p []byte) (int, error) {
+	b.timer.Reset(silence)
+	return b.ReadCloser.Read(p)
+}
+
+func (b *attentive) Close() error {
+	b.timer.Stop()
+	b.cancel(nil)
+	return b.ReadCloser.Close()
+}
 
 // shape runs the response transform on an answer.
 func (s *Service) shape(ctx context.Context, t *target, out outgoing, a *Answer) (*Answer, error) {

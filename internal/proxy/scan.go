@@ -135,7 +135,7 @@ func (p *partScanner) step() bool {
 			}
 			end, size := headerEnd(p.kept)
 			if end < 0 {
-				return len(p.kept) > maxPartHeader // nobody's headers: refuse rather than guess
+				return len(p.kept) >= maxPartHeader // nobody's headers: refuse rather than guess
 			}
 			kind, params := partMedia(p.kept[:end])
 			p.header, p.scan = false, nil
@@ -163,13 +163,24 @@ func (p *partScanner) step() bool {
 	return false
 }
 
-// headerEnd finds the empty line after the headers of a part, and its length.
+// headerEnd finds the empty line after the headers of a part: where the line
+// before it ends, and how far from there the content begins. It looks no
+// further than headers may go.
 func headerEnd(b []byte) (at, size int) {
-	at, size = bytes.Index(b, []byte("\r\n\r\n")), 4
-	if bare := bytes.Index(b, []byte("\n\n")); bare >= 0 && (at < 0 || bare < at) {
-		at, size = bare, 2
+	b = b[:min(len(b), maxPartHeader)]
+	for i := 0; ; {
+		end := bytes.IndexByte(b[i:], '\n')
+		if end < 0 {
+			return -1, 0
+		}
+		i += end + 1
+		switch rest := b[i:]; {
+		case bytes.HasPrefix(rest, []byte("\n")):
+			return i - 1, 2
+		case bytes.HasPrefix(rest, []byte("\r\n")):
+			return i - 1, 3
+		}
 	}
-	return at, size
 }
 
 // partMedia says how the part under these headers is looked into: as its type

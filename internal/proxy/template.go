@@ -72,10 +72,19 @@ func (t *template) cut(kind media, params map[string]string, body []byte) error 
 	}
 }
 
+// keep adds bytes that stay, which follow those that were kept last unless an
+// expression stands between them: a body in a million fields is no more pieces
+// than it has expressions.
 func (t *template) keep(b []byte) {
-	if len(b) > 0 {
-		t.pieces = append(t.pieces, piece{literal: b})
+	if len(b) == 0 {
+		return
 	}
+	if n := len(t.pieces); n > 0 && t.pieces[n-1].text == nil {
+		last := &t.pieces[n-1].literal
+		*last = (*last)[:len(*last)+len(b)] // of one and the same body
+		return
+	}
+	t.pieces = append(t.pieces, piece{literal: b})
 }
 
 func (t *template) evaluate(text string, form expression.Form) error {
@@ -128,26 +137,26 @@ func (t *template) json(body []byte) error {
 // fields cuts out the values of form fields that hold expressions, or a field
 // that is nothing but its value.
 func (t *template) fields(body []byte) error {
-	for i, pair := range bytes.Split(body, []byte("&")) {
-		if i > 0 {
-			t.keep([]byte("&"))
+	for len(body) > 0 {
+		pair := body
+		if at := bytes.IndexByte(body, '&'); at >= 0 {
+			pair = body[:at]
 		}
-		value := pair
-		if at := bytes.IndexByte(pair, '='); at >= 0 {
-			t.keep(pair[:at+1])
-			value = pair[at+1:]
-		}
-		if !(&braces{escape: '%'}).found(value) {
+		value := pair[bytes.IndexByte(pair, '=')+1:]
+		t.keep(pair[:len(pair)-len(value)])
+		if (&braces{escape: '%'}).found(value) {
+			text, err := url.QueryUnescape(string(value))
+			if err != nil {
+				return errForm
+			}
+			if err := t.evaluate(text, expression.FormText); err != nil {
+				return err
+			}
+		} else {
 			t.keep(value)
-			continue
 		}
-		text, err := url.QueryUnescape(string(value))
-		if err != nil {
-			return errForm
-		}
-		if err := t.evaluate(text, expression.FormText); err != nil {
-			return err
-		}
+		t.keep(body[len(pair):min(len(pair)+1, len(body))])
+		body = body[min(len(pair)+1, len(body)):]
 	}
 	return nil
 }
@@ -171,7 +180,7 @@ func (t *template) multipart(boundary string, body []byte) error {
 			return nil
 		}
 		end, size := headerEnd(after)
-		if end < 0 || end > maxPartHeader {
+		if end < 0 {
 			return errParts
 		}
 		content := len(t.boundary) - 1 + end + size

@@ -33,7 +33,10 @@ const card = "4242424242424242"
 // of one.
 type scripts map[string]func(script.Call) (string, error)
 
-func (s scripts) Run(_ context.Context, p script.Program, c script.Call) (out script.Outcome, err error) {
+func (s scripts) Run(ctx context.Context, p script.Program, c script.Call) (out script.Outcome, err error) {
+	if err := ctx.Err(); err != nil {
+		return out, err // code does not run for a call that is over
+	}
 	do, ok := s[p.Sources[c.Entry]]
 	if !ok {
 		return out, errors.New("no such code")
