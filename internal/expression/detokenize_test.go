@@ -147,6 +147,7 @@ func TestFormsOfText(t *testing.T) {
 	for form, want := range map[expression.Form]string{
 		expression.PlainText: `<a>"<&"é"</a>`,
 		expression.XMLText:   `<a>"&lt;&amp;&#34;é"</a>`,
+		expression.FormText:  `%3Ca%3E%22%3C%26%22%C3%A9%22%3C%2Fa%3E`,
 	} {
 		d, err := expression.ParseDetokenization(`<a>"{{ markup }}"</a>`)
 		if err != nil {
@@ -160,6 +161,43 @@ func TestFormsOfText(t *testing.T) {
 	d, _ := expression.ParseDetokenization("{{num}}")
 	if x, err := d.Resolve(vault(t), expression.PlainText, expression.NewBudget(100)); err != nil || x.Value().Kind() != jsonvalue.String || x.Size() != 5 {
 		t.Errorf("a whole expression in plain text: kind %v, %v", x.Value().Kind(), err)
+	}
+}
+
+// TestWhatXMLCannotHoldIsRefused: it would arrive as something else.
+func TestWhatXMLCannotHoldIsRefused(t *testing.T) {
+	for value, fits := range map[string]bool{"a\tb\r\nc": true, "é\u007f\ufffd": true, "a\x00": false, "a\x07b": false, "\x1f": false, "\ufffe": false} {
+		d, err := expression.ParseDetokenization("<a>{{ tok }}</a>")
+		if err != nil {
+			t.Fatal(err)
+		}
+		lookup := func(expression.Reference) (jsonvalue.Value, error) { return jsonvalue.NewString(value), nil }
+		_, err = d.Resolve(lookup, expression.XMLText, expression.NewBudget(1000))
+		if fits && err != nil || !fits && !errors.Is(err, fault.Invalid) {
+			t.Errorf("%q in XML: %v, want it to fit %t", value, err, fits)
+		}
+	}
+}
+
+func TestSeveralTextsShareTheBoundsOfOne(t *testing.T) {
+	var all expression.Texts
+	for i := range expression.MaxTokens {
+		if _, err := all.Parse(fmt.Sprintf("{{tok-%d}} {{tok-0}}", i)); err != nil {
+			t.Fatalf("text %d: %v", i, err)
+		}
+	}
+	if got := all.IDs(); len(got) != expression.MaxTokens || got[1].ID != "tok-1" {
+		t.Errorf("IDs = %d, want %d in order", len(got), expression.MaxTokens)
+	}
+	if _, err := all.Parse("{{one-more}}"); !errors.Is(err, fault.Invalid) {
+		t.Errorf("one token more = %v, want an invalid fault", err)
+	}
+	var busy expression.Texts
+	if _, err := busy.Parse(strings.Repeat("{{tok}}", expression.MaxOperations)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := busy.Parse("{{tok}}"); !errors.Is(err, fault.Invalid) {
+		t.Errorf("one expression more = %v, want an invalid fault", err)
 	}
 }
 
