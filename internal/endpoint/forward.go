@@ -113,7 +113,7 @@ func pour(w http.ResponseWriter, r *http.Request, control *http.ResponseControll
 		if n > 0 {
 			_ = control.SetWriteDeadline(time.Now().Add(patience))
 			if _, err := w.Write(buffer[:n]); err != nil {
-				return nil // the caller has gone
+				return nil //nolint:nilerr // the caller has gone
 			}
 			if live {
 				_ = control.Flush()

@@ -3,6 +3,7 @@ package proxy
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -229,11 +230,10 @@ func readAnswer(a *Answer) ([]byte, error) {
 	if encoding != "gzip" {
 		return nil, errEncoding
 	}
-	switch body, err = inflate(body, maxTransform); err {
-	case nil:
-		return body, nil
-	case errInflated:
+	if body, err = inflate(body, maxTransform); errors.Is(err, errInflated) {
 		return nil, errAnswerSize
+	} else if err != nil {
+		return nil, errEncoding
 	}
-	return nil, errEncoding
+	return body, nil
 }

@@ -115,7 +115,7 @@ func (t *template) json(body []byte) error {
 		if err != nil {
 			return errJSON
 		}
-		if inside == jsontext.KindBeginObject && members%2 == 0 || bytes.IndexAny(raw, `{\`) < 0 {
+		if inside == jsontext.KindBeginObject && members%2 == 0 || !bytes.ContainsAny(raw, `{\`) {
 			continue
 		}
 		text, err := jsontext.AppendUnquote(nil, raw)

@@ -153,6 +153,9 @@ func (s *Service) headersOf(v jsonvalue.Value) (http.Header, error) {
 				items = append(items, item)
 			}
 		}
+		// Code spreads the headers that it got and adds its own in another case:
+		// what comes later counts.
+		h.Del(name)
 		for _, item := range items {
 			switch item.Kind() {
 			case jsonvalue.Null:

@@ -55,6 +55,7 @@ func TestWhatARequestTransformReturns(t *testing.T) {
 		"no body":                {`{"body":null,"headers":{}}`, 0, "", map[string]string{"X-Was": ""}},
 		"headers that are ours":  {`{"body":"x","headers":{"Host":"evil","content-length":"99","Transfer-Encoding":"chunked","SVC-API-KEY":"k","svc_x":"y","Connection":"x","Content-Encoding":"gzip","a.b":"c"}}`, 0, "x", map[string]string{"Host": "", "Svc-Api-Key": "", "Svc_x": "", "Connection": "", "Content-Encoding": "", "A.b": ""}},
 		"a shadow of its header": {`{"body":"x","headers":{"X-Key":"right","X_Key":"wrong"}}`, 0, "x", map[string]string{"X-Key": "right", "X_key": ""}},
+		"a name in another case": {`{"headers":{"Authorization":"theirs","X-A":"1","authorization":"ours"}}`, 0, "was", map[string]string{"Authorization": "ours", "X-A": "1"}},
 		"a line in a header":     {`{"headers":{"a":"b\r\nX: y"}}`, fault.Unprocessable, "", nil},
 		"an object in a header":  {`{"headers":{"a":{}}}`, fault.Unprocessable, "", nil},
 		"a list of headers":      {`{"headers":[]}`, fault.Unprocessable, "", nil},
