@@ -103,7 +103,7 @@ func Routes(s Services) []httpapi.Route {
 		{Pattern: "DELETE /proxies/{id}", Permission: "proxy:delete", Handle: s.deleteProxy},
 		{Pattern: "POST /proxies/{id}/rotate-key", Permission: "proxy:update", Idempotent: true, Handle: s.once(s.rotateProxyKey)},
 		// The proxy says who may call it: a key of its own, an API key, or both.
-		{Pattern: "* /proxy/{rest...}", Who: httpapi.Open, Body: httpapi.Raw, Problem: s.proxyProblem, Handle: s.forward},
+		{Pattern: "* /proxy/{rest...}", Who: httpapi.Open, Permission: "token:use", Body: httpapi.Raw, Problem: s.proxyProblem, Handle: s.forward},
 
 		{Pattern: "GET /logs", Permission: "log:read", Handle: s.listLogs},
 		{Pattern: "GET /logs/entity-types", Permission: "log:read", Handle: s.listEntityTypes},

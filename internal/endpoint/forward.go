@@ -20,9 +20,15 @@ import (
 
 var errRawPath = fault.New(fault.Invalid, "the path holds something that must be percent-encoded")
 
-// patience is how long a caller may take for one piece of a body, in either
-// direction. Bodies of any length pass, so the whole has no bound.
-const patience = time.Minute
+// How long a body may take: bodies of any length pass, so what counts is that
+// they keep coming.
+const (
+	// patience is how long a caller may take to begin, or to take a piece of
+	// an answer.
+	patience = time.Minute
+	// pace is what a request's body must keep up with, in bytes a second.
+	pace = 1 << 10
+)
 
 // proxyTitles are the titles that clients of proxies know.
 var proxyTitles = map[int]string{
@@ -51,7 +57,7 @@ func (s Services) forward(w http.ResponseWriter, r *http.Request, _ access.Calle
 		return errRawPath
 	}
 	control := http.NewResponseController(w)
-	body := &unhurried{body: r.Body, control: control}
+	body := &unhurried{body: r.Body, control: control, since: time.Now()}
 	defer body.stop()
 	if r.ContentLength == 0 {
 		_ = control.SetReadDeadline(time.Time{})
@@ -133,28 +139,32 @@ func pour(w http.ResponseWriter, r *http.Request, control *http.ResponseControll
 type unhurried struct {
 	body    io.Reader
 	control *http.ResponseController
+	since   time.Time
 
 	mu      sync.Mutex // guards all below
+	read    int64
 	begun   bool
 	over    bool
 	stopped bool // the connection belongs to the next request
 }
 
 func (u *unhurried) Read(p []byte) (int, error) {
-	u.note(time.Now().Add(patience), nil)
+	u.note(0, nil)
 	n, err := u.body.Read(p)
-	if err != nil {
-		// From here on the server only listens for the caller going away.
-		u.note(time.Time{}, err)
-	}
+	u.note(n, err)
 	return n, err
 }
 
-func (u *unhurried) note(deadline time.Time, err error) {
+func (u *unhurried) note(n int, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.begun = true
+	u.read += int64(n)
 	u.over = u.over || errors.Is(err, io.EOF)
+	deadline := u.since.Add(patience + time.Duration(u.read/pace)*time.Second)
+	if u.over {
+		deadline = time.Time{} // from here on the server only listens for the caller going away
+	}
 	if !u.stopped {
 		_ = u.control.SetReadDeadline(deadline) // not every connection has one
 	}
