@@ -87,6 +87,8 @@ type sent struct {
 type world struct {
 	*proxy.Service
 	t       testing.TB
+	store   store.Store
+	ring    *keyring.Ring
 	tenant  string
 	tokens  *token.Service
 	manager access.Caller
@@ -116,7 +118,7 @@ func newWorld(t testing.TB, change ...func(*world, *proxy.Options) proxy.Destina
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, tenant: uuid.NewString(), tokens: token.New(s, ring, token.Options{}), scripts: scripts{}}
+	w := &world{t: t, store: s, ring: ring, tenant: uuid.NewString(), tokens: token.New(s, ring, token.Options{}), scripts: scripts{}}
 	sets, err := ring.NewTenant(t.Context(), w.tenant)
 	if err != nil {
 		t.Fatal(err)

@@ -192,20 +192,23 @@ func TestAProxyIsManaged(t *testing.T) {
 	if got.Key != p.Key || got.RequestTransform.Code != p.RequestTransform.Code {
 		t.Error("GET /proxies/{id} is not what was made")
 	}
-	for patch, check := range map[string]func(api.Proxy) bool{
-		`{"name":"New"}`:                              func(p api.Proxy) bool { return p.Name == "New" && p.Configuration["k"] == "v" },
-		`{"configuration":{"k":null,"l":"m"}}`:        func(p api.Proxy) bool { return len(p.Configuration) == 1 && p.Configuration["l"] == "m" },
-		`{"request_transform":{}}`:                    func(p api.Proxy) bool { return p.RequestTransform == nil },
-		`{"require_auth":null}`:                       func(p api.Proxy) bool { return p.RequireAuth },
-		`{"destination_url":"https://a.example.org"}`: func(p api.Proxy) bool { return p.DestinationURL == "https://a.example.org" },
+	for _, c := range []struct {
+		patch string
+		check func(api.Proxy) bool
+	}{
+		{`{"name":"New"}`, func(p api.Proxy) bool { return p.Name == "New" && p.Configuration["k"] == "v" }},
+		{`{"configuration":{"k":null,"l":"m"}}`, func(p api.Proxy) bool { return len(p.Configuration) == 1 && p.Configuration["l"] == "m" }},
+		{`{"request_transform":{}}`, func(p api.Proxy) bool { return p.RequestTransform == nil }},
+		{`{"require_auth":null}`, func(p api.Proxy) bool { return p.RequireAuth }},
+		{`{"destination_url":"https://a.example.org"}`, func(p api.Proxy) bool { return p.DestinationURL == "https://a.example.org" && p.Name == "New" }},
 	} {
-		if a := w.Call(t, "PATCH", "/proxies/"+p.ID, w.management, patch); a.Status != 204 || a.Body != "" {
-			t.Errorf("PATCH %s = %s, want 204", patch, a)
+		if a := w.Call(t, "PATCH", "/proxies/"+p.ID, w.management, c.patch); a.Status != 204 || a.Body != "" {
+			t.Errorf("PATCH %s = %s, want 204", c.patch, a)
 		}
 		var got api.Proxy
 		w.Call(t, "GET", "/proxies/"+p.ID, w.management, "").Into(t, 200, &got)
-		if !check(got) || got.Key != p.Key {
-			t.Errorf("after PATCH %s it is %+v", patch, got)
+		if !c.check(got) || got.Key != p.Key {
+			t.Errorf("after PATCH %s it is %+v", c.patch, got)
 		}
 	}
 	got = api.Proxy{}
@@ -259,5 +262,18 @@ func TestARotatedKeyIsDeadAtOnce(t *testing.T) {
 	reader := w.Application(t, w.tenant, api.CreateApplication{Type: "management", Permissions: []string{"proxy:read"}}).Key
 	if a := w.Call(t, "POST", "/proxies/"+w.proxy.ID+"/rotate-key", reader, ""); a.Status != 403 {
 		t.Errorf("rotate-key with proxy:read = %s, want 403", a)
+	}
+}
+
+// TestBrowsersAskUsAndNotTheDestination: a preflight has no key, and its answer
+// is ours to give.
+func TestBrowsersAskUsAndNotTheDestination(t *testing.T) {
+	w := start(t, nil, nil)
+	got := w.Call(t, "OPTIONS", "/proxy/x", "", "", "Origin", "https://shop.example", "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "svc-proxy-key")
+	if got.Status != 204 || got.Header.Get("Access-Control-Allow-Origin") != "*" || got.Header.Get("Access-Control-Allow-Headers") == "" {
+		t.Errorf("the answer to a preflight is %s %v", got, got.Header)
+	}
+	if seen := w.to.take(); len(seen) != 0 {
+		t.Errorf("the destination got %q", seen[0].raw)
 	}
 }

@@ -80,7 +80,11 @@ func (d *destination) serve(c net.Conn) {
 			}
 			continue
 		}
-		if _, err := io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"); err != nil {
+		answer := "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"
+		if r.Method != http.MethodHead {
+			answer += "ok"
+		}
+		if _, err := io.WriteString(c, answer); err != nil {
 			return
 		}
 	}
