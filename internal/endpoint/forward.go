@@ -100,6 +100,7 @@ func pour(w http.ResponseWriter, r *http.Request, control *http.ResponseControll
 		}
 	}
 	httpapi.GuardForeign(h)
+	h.Set("Referrer-Policy", "no-referrer") // the address may hold the proxy's key
 	h.Set(status, strconv.Itoa(a.Status))
 	bodiless := r.Method == http.MethodHead || a.Status == http.StatusNoContent || a.Status == http.StatusNotModified
 	if a.Length >= 0 && a.Status != http.StatusNoContent && (a.Length > 0 || !bodiless) {

@@ -19,6 +19,7 @@ const maxTransform = 5 << 20
 var (
 	errTooLarge = fault.New(fault.TooLarge, "the body is too large for a transform")
 	errLate     = fault.New(fault.TooLarge, "the body is too large to hold detokenization expressions")
+	errEncoded  = fault.New(fault.MediaType, "a transform can be shown bodies in gzip or in no encoding")
 	errInflated = fault.New(fault.TooLarge, "the body is too large once it is decompressed")
 	errGzip     = fault.New(fault.Invalid, "the body is not valid gzip")
 	errCharset  = fault.New(fault.Invalid, "detokenization expressions can stand in UTF-8 alone")
@@ -116,6 +117,9 @@ func (s *Service) read(in Incoming, h http.Header, transformed bool) (p payload,
 	kind, params := mediaOf(h.Get("Content-Type"))
 	encoding := contentEncoding(h)
 	if encoding != "" && encoding != "gzip" {
+		if transformed {
+			return p, errEncoded
+		}
 		kind = binaryMedia // written in a way that we cannot read
 	}
 	if kind == binaryMedia && !transformed {

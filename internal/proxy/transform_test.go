@@ -189,6 +189,9 @@ func TestBodiesBeyondTheBoundOfATransformAreRefused(t *testing.T) {
 	if _, _, err := w.call(w.transformed("do", ""), "POST", "/", "application/octet-stream", "\xff"+strings.Repeat("x", 100)); err != nil || w.got[0].body != "\xff"+strings.Repeat("x", 100) {
 		t.Errorf("Invoke = %v: bytes that the code left alone did not arrive", err)
 	}
+	if _, _, err := w.call(w.transformed("do", ""), "POST", "/", "text/plain", "x", "Content-Encoding", "br"); !errors.Is(err, fault.MediaType) {
+		t.Errorf("Invoke of an encoding that nobody reads = %v, want a media type", err)
+	}
 	if _, _, err := w.call(w.transformed("do", ""), "POST", "/", "application/json", "{"); !errors.Is(err, fault.Invalid) {
 		t.Errorf("Invoke of half an object = %v, want invalid", err)
 	}

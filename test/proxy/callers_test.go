@@ -277,3 +277,28 @@ func TestBrowsersAskUsAndNotTheDestination(t *testing.T) {
 		t.Errorf("the destination got %q", seen[0].raw)
 	}
 }
+
+func TestAnotherPrefixNamesEveryHeader(t *testing.T) {
+	w := start(t, map[string]string{"header_prefix": "bt"}, nil)
+	id := func() string {
+		var made struct{ ID string }
+		w.Call(t, "POST", "/tokens", "", `{"type":"token","data":"`+card+`"}`, "BT-API-KEY", w.private).Into(t, 201, &made)
+		return made.ID
+	}()
+	got := w.Call(t, "POST", "/proxy/x?bt-proxy-key="+w.proxy.Key+"&svc-proxy-key=y", "", `["{{`+id+`}}"]`, "BT-API-KEY", w.private, "BT-X", "1", "BT_Y", "2", "SVC-Z", "3")
+	if got.Status != 200 || got.Header.Get("BT-PROXY-DESTINATION-STATUS") != "200" {
+		t.Fatalf("the answer is %s %v", got, got.Header)
+	}
+	r := w.one(t)
+	if r.target != "/base/x?svc-proxy-key=y" || r.body != `["`+card+`"]` || r.header.Get("SVC-Z") != "3" || r.header.Get("BT-TRACE-ID") == "" {
+		t.Errorf("the destination got %q", r.raw)
+	}
+	for _, name := range []string{"Bt-Api-Key", "Bt-X", "Bt_y", "Bt-Proxy-Key"} {
+		if r.header.Get(name) != "" {
+			t.Errorf("the destination got %s", name)
+		}
+	}
+	if got := w.Call(t, "POST", "/proxy", "", `[]`, "BT-PROXY-KEY", w.proxy.Key); !strings.Contains(got.Body, "The BT-API-KEY header is required") {
+		t.Errorf("the answer is %s", got)
+	}
+}

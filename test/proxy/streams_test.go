@@ -93,3 +93,35 @@ func TestStreamsPassInConstantMemory(t *testing.T) {
 		})
 	}
 }
+
+// BenchmarkAGigabyteThereAndBack tells what a long stream costs.
+func BenchmarkAGigabyteThereAndBack(b *testing.B) {
+	const size = 1 << 30
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).EnableFullDuplex()
+		_, _ = io.Copy(w, r.Body)
+	}))
+	defer s.Close()
+	w := start(b, nil, nil)
+	w.proxy = w.define(b, `{"name":"echo","destination_url":"`+s.URL+`"}`)
+	w.Client.Timeout = 0
+	b.SetBytes(size)
+	b.ReportAllocs()
+	for b.Loop() {
+		r, err := http.NewRequestWithContext(b.Context(), "POST", w.URL+"/proxy/", &calm{size})
+		if err != nil {
+			b.Fatal(err)
+		}
+		r.Header.Set("SVC-PROXY-KEY", w.proxy.Key)
+		r.Header.Set("SVC-API-KEY", w.private)
+		r.Header.Set("Content-Type", "application/octet-stream")
+		resp, err := w.Client.Do(r)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if n, err := io.Copy(io.Discard, resp.Body); n != size || err != nil {
+			b.Fatalf("%d bytes came back, %v", n, err)
+		}
+		_ = resp.Body.Close()
+	}
+}

@@ -118,6 +118,7 @@ func answering(raw string) func(net.Conn, received) bool {
 type world struct {
 	*keeptest.Server
 	t          testing.TB
+	prefix     string // of headers; "" is the usual one
 	tenant     string
 	management string
 	private    string
@@ -129,7 +130,7 @@ func start(t testing.TB, settings map[string]string, reply func(net.Conn, receiv
 	t.Helper()
 	k := keeptest.Start(t, keeptest.Options{Settings: settings})
 	made := k.Tenant(t)
-	w := &world{Server: k, t: t, tenant: made.Tenant.ID, management: made.Application.Key, to: newDestination(t, reply)}
+	w := &world{Server: k, t: t, prefix: strings.ToUpper(settings["header_prefix"]), tenant: made.Tenant.ID, management: made.Application.Key, to: newDestination(t, reply)}
 	w.private = k.Application(t, w.tenant, api.CreateApplication{
 		Type: "private", Permissions: []string{"token:create", "token:use", "token:delete"},
 	}).Key
@@ -139,7 +140,11 @@ func start(t testing.TB, settings map[string]string, reply func(net.Conn, receiv
 
 func (w *world) define(t testing.TB, body string) (p api.Proxy) {
 	t.Helper()
-	w.Call(t, "POST", "/proxies", w.management, body).Into(t, 201, &p)
+	var key []string
+	if w.prefix != "" {
+		key = []string{w.prefix + "-API-KEY", w.management}
+	}
+	w.Call(t, "POST", "/proxies", w.management, body, key...).Into(t, 201, &p)
 	return p
 }
 
