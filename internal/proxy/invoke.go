@@ -189,8 +189,8 @@ func (b *attentive) Read(p []byte) (int, error) {
 }
 
 func (b *attentive) Close() error {
+	defer b.cancel(nil)
 	b.timer.Stop()
-	b.cancel(nil)
 	return b.ReadCloser.Close()
 }
 
