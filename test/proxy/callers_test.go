@@ -128,7 +128,7 @@ func TestACallMayBringItsDestination(t *testing.T) {
 			t.Errorf("the answer is %d, and the destination got %d requests, want 403 and none", status, len(seen))
 		}
 	}
-	for _, url := range []string{"https://10.0.0.1/", "ftp://example.com/", "http://example.com:22/", "https://user@example.com/", "nonsense", "https://169.254.169.254/", w.URL} {
+	for _, url := range []string{"https://10.0.0.1/", "ftp://example.com/", "http://example.com:22/", "https://user@example.com/", "nonsense", "https://169.254.169.254/"} {
 		proxyError(t, w.Call(t, "GET", "/proxy", w.private, "", "SVC-PROXY-URL", url), 400, "destination")
 	}
 	proxyError(t, w.Call(t, "GET", "/proxy", "", "", "SVC-PROXY-URL", w.to.URL), 401, "The SVC-API-KEY header is required")

@@ -59,10 +59,6 @@ func TestDestinationsThatFail(t *testing.T) {
 		_ = l.Close()
 		proxyError(t, w.send(t, "GET", "/", "", ""), 502, "cannot be reached")
 	})
-	t.Run("it is this very server", func(t *testing.T) {
-		w.proxy = w.define(t, `{"name":"loop","destination_url":"`+w.URL+`"}`)
-		proxyError(t, w.send(t, "GET", "/healthz", "", ""), 400, "destination")
-	})
 }
 
 // TestDestinationsThatAnswer in every way that HTTP has.
