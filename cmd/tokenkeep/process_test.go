@@ -83,8 +83,7 @@ func start(t *testing.T, args ...string) *process {
 func startCommand(t *testing.T, cmd *exec.Cmd) *process {
 	t.Helper()
 	p := &process{t: t, cmd: cmd, out: &output{}, errOut: &output{}, done: make(chan struct{})}
-	// Code is for the tests that ask for it: they choose a level and a runtime.
-	cmd.Env = append([]string{"TOKENKEEP_SANDBOX_LEVEL=off", asTokenkeep + "=1"}, append(os.Environ(), cmd.Env...)...)
+	cmd.Env = append(append(os.Environ(), asTokenkeep+"=1"), cmd.Env...)
 	cmd.Stdout, cmd.Stderr = p.out, p.errOut
 	began := time.Now()
 	if err := cmd.Start(); err != nil {

@@ -210,16 +210,57 @@ func TestAResultOutlivesARotationOfKeys(t *testing.T) {
 		}()
 		<-g.came
 		before := w.parcels(store.ParcelJob)
-		w.must(w.ring.RotateTenant(t.Context(), w.tenant, nil))
+		other := w.newRing() // of another node, so that this one's hears nothing
+		w.must(other.RotateTenant(t.Context(), w.tenant, nil))
+		w.must(other.RetireTenant(t.Context(), w.tenant))
+		w.clock.Advance(time.Second)
 		if after := w.parcels(store.ParcelJob); len(before) != 1 || len(after) != 1 || after[0].Version <= before[0].Version {
 			t.Errorf("the rotation left the job as it was: %d, %d rows", len(before), len(after))
 		}
+		to.answers(refuse)
 		close(g.open)
 		<-done
+		to.answers(nil)
+		to.take()
+		w.clock.Advance(20 * time.Second)
+		parts := w.parts()
+		parts.Ring = w.newRing() // which never heard of the old key
+		w.do(reactor.New(parts, reactor.Options{Now: w.clock.Now}), 1)
 		if got := to.one(t); got.body != `{"raw":{"a":1}}` || got.header.Get("Webhook-Id") != request {
 			t.Errorf("the callback got %+v", got)
 		}
 	})
+}
+
+// TestALeaseIsRenewed takes the five seconds that pass between two renewals.
+func TestALeaseIsRenewed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for a renewal")
+	}
+	w := onOne(t)
+	to, g := newReceiver(t), newGate(t)
+	w.ask(w.define(g.code()), `{"a":1}`, to.URL)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = w.node.DoDue(t.Context())
+	}()
+	<-g.came
+	w.must(w.ring.RotateTenant(t.Context(), w.tenant, nil)) // changes the row
+	claimed := w.parcels(store.ParcelJob)[0].DueAt
+	w.clock.Advance(10 * time.Second)
+	for deadline := time.Now().Add(20 * time.Second); w.parcels(store.ParcelJob)[0].DueAt <= claimed; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the lease was not renewed")
+		}
+	}
+	w.clock.Advance(10 * time.Second) // the first lease is over by now
+	w.do(w.newNode(), 0)
+	close(g.open)
+	<-done
+	if got := to.one(t).body; got != `{"raw":{"a":1}}` {
+		t.Errorf("the callback got %s", got)
+	}
 }
 
 func TestALostJobIsNotFinishedTwice(t *testing.T) {

@@ -28,7 +28,7 @@ var (
 	errArgs    = fault.Field("args", "must be an object")
 	errNesting = fault.Field("args", "is nested too deep once its tokens are in it")
 	errResult  = fault.New(fault.Unprocessable, "the code must return nothing, or an object with raw, tokenize or both")
-	errMember  = fault.New(fault.Unprocessable, "the code returned an object with members other than raw and tokenize")
+	errMember  = fault.New(fault.Unprocessable, "the code must return an object with raw, tokenize or both, and no other members")
 )
 
 // Response is what a run gives its caller.
@@ -60,6 +60,7 @@ type ready struct {
 	hideAll   bool              // there are too many of these to keep: all that code says is hidden
 	epoch     *keyring.EpochKey // under which all that is made of them belongs; nil for none
 	request   string            // the id of a run that nobody waits for; "" for others
+	keys      *keyring.Keys     // as they are once the code has run, which may outlast a rotation
 }
 
 // prepare finds the reactor and puts the values of tokens into the arguments.
@@ -80,7 +81,7 @@ func (s *Service) prepare(ctx context.Context, c access.Caller, id string, args 
 	if err != nil {
 		return r, err
 	}
-	r.protected, r.epoch = used.Leaves(), used.Epoch()
+	r.epoch = used.Epoch()
 	expanded, err := doc.Resolve(used.Lookup(), expression.NewBudget(s.maxBody))
 	if err != nil {
 		return r, err
@@ -92,7 +93,30 @@ func (s *Service) prepare(ctx context.Context, c access.Caller, id string, args 
 	if nesting(r.args) > maxNesting {
 		return r, errNesting
 	}
+	r.protected = protected(used.Leaves(), args, r.args)
 	return r, nil
+}
+
+// protected yields what errors must not repeat: the values of tokens, and what
+// expressions made of them.
+func protected(values iter.Seq[jsonvalue.Value], sent, expanded jsonvalue.Value) iter.Seq[jsonvalue.Value] {
+	return func(yield func(jsonvalue.Value) bool) {
+		seen := make(map[string]bool)
+		for v := range values {
+			seen[v.Reveal()] = true
+			if !yield(v) {
+				return
+			}
+		}
+		for v := range sent.Leaves() {
+			seen[v.Reveal()] = true
+		}
+		for v := range expanded.Leaves() {
+			if !seen[v.Reveal()] && !yield(v) {
+				return
+			}
+		}
+	}
 }
 
 // nesting is how many arrays and objects of a value stand in one another.
@@ -162,14 +186,17 @@ func (s *Service) run(ctx context.Context, c access.Caller, r *ready, timeout ti
 	if !errors.Is(err, script.ErrNotStarted) {
 		s.printed(c.Tenant(), *r, ran, err)
 	}
-	if errors.As(err, &out.Custom) {
+	if err != nil && !errors.As(err, &out.Custom) {
+		return out, err
+	}
+	if r.keys, err = s.ring.For(ctx, c.Tenant()); err != nil {
+		return out, fmt.Errorf("get keys: %w", err)
+	}
+	if out.Custom != nil {
 		if k.keeps(out) {
 			return out, s.keep(ctx, c, out, finish)
 		}
 		return out, nil
-	}
-	if err != nil {
-		return out, err
 	}
 	if err := CheckResult(ran.Value); err != nil {
 		return out, err

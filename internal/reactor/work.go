@@ -182,7 +182,7 @@ func (s *Service) doOne(ctx context.Context, ref store.ParcelRef) (did bool, err
 	if ref.Kind == store.ParcelDelivery {
 		err = s.deliver(ctx, keys, h, p, j)
 	} else {
-		err = s.runJob(ctx, keys, h, p, j)
+		err = s.runJob(ctx, h, p, j)
 	}
 	if errors.Is(err, errLost) {
 		s.lost.Inc()
@@ -271,26 +271,26 @@ func (s *Service) renewing(ctx context.Context, h hold) (stop func()) {
 
 // runJob runs the code of a job, once: a job that is found a second time was
 // interrupted in the middle, and its code may have charged a card.
-func (s *Service) runJob(ctx context.Context, keys *keyring.Keys, h hold, p store.Parcel, j job) error {
+func (s *Service) runJob(ctx context.Context, h hold, p store.Parcel, j job) error {
 	switch {
 	case h.claim > 1:
-		return s.finish(ctx, keys, h, j, nil, s.problem(errInterrupted, j))
+		return s.finish(ctx, h, j, nil, s.problem(errInterrupted, j))
 	case j.gone:
-		return s.finish(ctx, keys, h, j, nil, s.problem(errTooLate, j))
+		return s.finish(ctx, h, j, nil, s.problem(errTooLate, j))
 	}
 	defer s.renewing(ctx, h)()
-	epoch, err := s.runOnce(ctx, keys, h, p, j)
+	epoch, err := s.runOnce(ctx, h, p, j)
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, script.ErrNotStarted):
 		return s.giveBack(ctx, h, time.Second)
 	case errors.Is(err, keyring.ErrGone):
-		return s.finish(ctx, keys, h, j, nil, s.problem(errTooLate, j))
+		return s.finish(ctx, h, j, nil, s.problem(errTooLate, j))
 	case isFault(err):
-		return s.finish(ctx, keys, h, j, epoch, s.problem(err, j))
+		return s.finish(ctx, h, j, epoch, s.problem(err, j))
 	case ctx.Err() != nil: // the server stops
-		return s.finish(ctx, keys, h, j, nil, s.problem(errInterrupted, j))
+		return s.finish(ctx, h, j, nil, s.problem(errInterrupted, j))
 	}
 	return fmt.Errorf("run a job: %w", err)
 }
@@ -298,29 +298,29 @@ func (s *Service) runJob(ctx context.Context, keys *keyring.Keys, h hold, p stor
 // runOnce runs the code of a job with the rights of this moment, and puts what
 // it returned in the job's place. epoch is the key under which words about the
 // run belong.
-func (s *Service) runOnce(ctx context.Context, keys *keyring.Keys, h hold, p store.Parcel, j job) (epoch *keyring.EpochKey, err error) {
+func (s *Service) runOnce(ctx context.Context, h hold, p store.Parcel, j job) (epoch *keyring.EpochKey, err error) {
 	r, err := readyFrom(j.payload)
 	if err != nil {
 		return nil, err
 	}
 	r.request = p.ID
 	if j.epoch != 0 {
-		if r.epoch, err = s.ring.EpochKeyOf(ctx, keys.Tenant(), j.epoch); err != nil {
+		if r.epoch, err = s.ring.EpochKeyOf(ctx, h.Tenant, j.epoch); err != nil {
 			return nil, notStarted(fmt.Errorf("get epoch key: %w", err))
 		}
 	}
-	c, err := s.callerOf(ctx, keys.Tenant(), j)
+	c, err := s.callerOf(ctx, h.Tenant, j)
 	if err == nil {
 		err = c.RequireSomewhere(access.TokenUse)
 	}
 	if err == nil {
-		r.reactor, err = s.definitions.Find(ctx, keys.Tenant(), p.Group)
+		r.reactor, err = s.definitions.Find(ctx, h.Tenant, p.Group)
 	}
 	if err != nil {
 		return r.epoch, notStarted(err)
 	}
 	_, err = s.run(script.AtDepth(ctx, j.depth), c, &r, j.timeout, func(tx store.Tx, out Response) error {
-		return s.put(ctx, tx, keys, h, j, r.epoch, resultOf(out))
+		return s.put(ctx, tx, r.keys, h, j, r.epoch, resultOf(out))
 	}, always)
 	return r.epoch, err
 }
@@ -347,10 +347,14 @@ func resultOf(out Response) result {
 }
 
 // finish puts a result in the place of a job, in a transaction of its own.
-func (s *Service) finish(ctx context.Context, keys *keyring.Keys, h hold, j job, epoch *keyring.EpochKey, res result) error {
+func (s *Service) finish(ctx context.Context, h hold, j job, epoch *keyring.EpochKey, res result) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settling)
 	defer cancel()
-	err := s.store.Update(ctx, keys.Tenant(), func(tx store.Tx) error { return s.put(ctx, tx, keys, h, j, epoch, res) })
+	keys, err := s.ring.For(ctx, h.Tenant) // anew: the run may have outlasted a rotation
+	if err != nil {
+		return fmt.Errorf("get keys: %w", err)
+	}
+	err = s.store.Update(ctx, h.Tenant, func(tx store.Tx) error { return s.put(ctx, tx, keys, h, j, epoch, res) })
 	if err != nil {
 		return fmt.Errorf("keep the result of a job: %w", err)
 	}

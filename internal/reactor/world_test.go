@@ -101,6 +101,7 @@ type world struct {
 	t         *testing.T
 	store     store.Store
 	ring      *keyring.Ring
+	kms       *localkms.KMS
 	clock     *clock
 	directory *directory.Service
 	tokens    *token.Service
@@ -148,10 +149,9 @@ func newWorld(t *testing.T, s store.Store) *world {
 	path := filepath.Join(t.TempDir(), "kek.json")
 	_, err := localkms.Generate(path)
 	w.must(err)
-	kms, err := localkms.Open(path)
+	w.kms, err = localkms.Open(path)
 	w.must(err)
-	w.ring, err = keyring.Open(t.Context(), kms, s, keyring.Options{Now: w.clock.Now, CacheFor: 5 * time.Millisecond})
-	w.must(err)
+	w.ring = w.newRing()
 	w.directory = directory.New(s, w.ring, w.clock.Now, "test", func(context.Context, string) error { return nil })
 	w.tokens = token.New(s, w.ring, token.Options{Now: w.clock.Now})
 	w.egress, err = egress.New(egress.Settings{Dev: true})
@@ -171,6 +171,14 @@ func (w *world) must(err error) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+}
+
+// newRing is a ring as another node has it.
+func (w *world) newRing() *keyring.Ring {
+	w.t.Helper()
+	r, err := keyring.Open(w.t.Context(), w.kms, w.store, keyring.Options{Now: w.clock.Now, CacheFor: 5 * time.Millisecond})
+	w.must(err)
+	return r
 }
 
 func (w *world) acting(application string) access.Caller {
@@ -272,7 +280,7 @@ func (w *world) die(kind, id string) {
 	}))
 }
 
-// secretsAt are the callback secrets of the tenant, as receivers know them.
+// secrets are the callback secrets of the tenant, as receivers know them.
 func (w *world) secrets() []secret.Text {
 	w.t.Helper()
 	list, err := w.directory.CallbackSecrets(w.t.Context(), w.tenant)

@@ -81,7 +81,6 @@ func TestRun(t *testing.T) {
 		depths  []int    // at which the client was called
 		origins []access.Origin
 		fails   error
-		version int64 = 1
 	)
 	r := script.New(box, func(_ context.Context, tenant, application string) (access.Caller, error) {
 		asked = append(asked, tenant+"/"+application)
@@ -118,9 +117,7 @@ func TestRun(t *testing.T) {
 		if change != nil {
 			change(&c)
 		}
-		p := program(code, application)
-		p.Version = version
-		return r.Run(ctx, p, c)
+		return r.Run(ctx, program(code, application), c)
 	}
 
 	out, err := run(t.Context(), "", `{"do":"echo","n":1.50}`, nil)
@@ -138,7 +135,6 @@ func TestRun(t *testing.T) {
 	if err != nil || string(out.Value.AppendJSON(nil)) != `"app"` || !slices.Equal(asked, []string{"t/app"}) || !slices.Equal(depths, []int{1}) || origins[0].TraceID != "trace" {
 		t.Errorf("with an application = %s, %v; asked for %v, at %v, from %v", out.Value.AppendJSON(nil), err, asked, depths, origins)
 	}
-	version++ // a process of its own
 	if _, err = run(script.AtDepth(t.Context(), script.MaxDepth-1), "app", `{"do":"client"}`, nil); err != nil || depths[1] != script.MaxDepth {
 		t.Errorf("at the bound of depth = %v at %v", err, depths)
 	}

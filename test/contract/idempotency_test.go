@@ -46,8 +46,11 @@ func (w *walk) changes() (n int) {
 	return n
 }
 
-// idempotent has a call for every row that takes an idempotency key; a row that
-// is not here fails the test.
+// needsCode is a row that has no success where no code runs; TestReact sends it again.
+const needsCode = "POST /reactors/{id}/react"
+
+// idempotent has a call for every other row that takes an idempotency key; a row
+// that is not here fails the test.
 var idempotent = map[string]struct {
 	key    string // and "twin of " it is another application's
 	call   string
@@ -65,6 +68,10 @@ var idempotent = map[string]struct {
 	"POST /sessions/authorize":           {"server_key", "POST /sessions/authorize", `{"nonce":"{s_nonce}","permissions":["token:create"]}`, 200, 409},
 	"POST /tokenize":                     {"server_key", "POST /tokenize", `["a",{"type":"token","data":{"<&>":1.50}}]`, 200, 200},
 	"POST /tokens":                       {"server_key", "POST /tokens", `{"type":"card","data":{"number":"4242424242424242","cvc":"123"}}`, 201, 201},
+	"POST /reactors":                     {"manager_key", "POST /reactors", `{"name":"n","code":"1","configuration":{"a":"<b>"}}`, 201, 201},
+	"PUT /reactors/{id}":                 {"manager_key", "PUT /reactors/{reactor}", `{"name":"n","code":"1","configuration":{}}`, 200, 200},
+	"PATCH /reactors/{id}":               {"manager_key", "PATCH /reactors/{reactor}", `{"name":"n"}`, 204, 204},
+	"POST /reactors/{id}/react-async":    {"server_key", "POST /reactors/{reactor}/react-async", `{}`, 202, 202},
 	"PATCH /tokens/{id}":                 {"server_key", "PATCH /tokens/card-1", `{"metadata":{"a":"<b> &amp; \u2028"}}`, 200, 200},
 }
 
@@ -85,6 +92,9 @@ func (w *walk) furnishTwins() {
 	w.application("twin of manager", "management", strings.NewReplacer("[", "", "]", "", `"`, "", ",", " ").Replace(everyManagement))
 	bare := w.server.Application(w.t, w.tenant, api.CreateApplication{Type: "public", Permissions: []string{"token:create"}, CreateKey: new(bool)})
 	w.names["bare"] = bare.ID
+	var reactor api.Reactor
+	w.server.Call(w.t, "POST", "/reactors", w.names["manager_key"], `{"name":"n","code":"1","configuration":{}}`).Into(w.t, 201, &reactor)
+	w.names["reactor"] = reactor.ID
 	w.wait("s")
 }
 
@@ -93,7 +103,7 @@ func TestEveryIdempotentRow(t *testing.T) {
 	shared := newWalk(t)
 	for _, route := range shared.server.Routes() {
 		row, known := idempotent[route.Pattern]
-		if known != route.Idempotent {
+		if known != route.Idempotent && route.Pattern != needsCode {
 			t.Errorf("%s takes an idempotency key: %t; it is in the table: %t", route.Pattern, route.Idempotent, known)
 		}
 		if !known {

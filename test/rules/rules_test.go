@@ -113,6 +113,7 @@ var mayReveal = map[string]string{
 	"internal/endpoint/reactor.go":           "shows a configuration to who may read the reactor",
 	"internal/definition/definition.go":      "compares what is sealed with the row, and measures a configuration",
 	"internal/reactor/reactor.go":            "reads the members of a definition, and hands the code on",
+	"internal/reactor/react.go":              "tells what expressions made from what was sent",
 	"internal/reactor/invocation.go":         "reads where a result goes and when a run ends",
 	"internal/reactor/job.go":                "reads a job back",
 	"internal/reactor/deliver.go":            "signs a result with the callback secret",
