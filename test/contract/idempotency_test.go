@@ -72,6 +72,10 @@ var idempotent = map[string]struct {
 	"PUT /reactors/{id}":                 {"manager_key", "PUT /reactors/{reactor}", `{"name":"n","code":"1","configuration":{}}`, 200, 200},
 	"PATCH /reactors/{id}":               {"manager_key", "PATCH /reactors/{reactor}", `{"name":"n"}`, 204, 204},
 	"POST /reactors/{id}/react-async":    {"server_key", "POST /reactors/{reactor}/react-async", `{}`, 202, 202},
+	"POST /proxies":                      {"manager_key", "POST /proxies", `{"name":"n","destination_url":"https://psp.example.com"}`, 201, 201},
+	"PUT /proxies/{id}":                  {"manager_key", "PUT /proxies/{proxy}", `{"name":"n","destination_url":"https://psp.example.com"}`, 200, 200},
+	"PATCH /proxies/{id}":                {"manager_key", "PATCH /proxies/{proxy}", `{"name":"n"}`, 204, 204},
+	"POST /proxies/{id}/rotate-key":      {"manager_key", "POST /proxies/{proxy}/rotate-key", "", 200, 200},
 	"PATCH /tokens/{id}":                 {"server_key", "PATCH /tokens/card-1", `{"metadata":{"a":"<b> &amp; \u2028"}}`, 200, 200},
 }
 
@@ -95,6 +99,9 @@ func (w *walk) furnishTwins() {
 	var reactor api.Reactor
 	w.server.Call(w.t, "POST", "/reactors", w.names["manager_key"], `{"name":"n","code":"1","configuration":{}}`).Into(w.t, 201, &reactor)
 	w.names["reactor"] = reactor.ID
+	var proxy api.Proxy
+	w.server.Call(w.t, "POST", "/proxies", w.names["manager_key"], `{"name":"n","destination_url":"https://psp.example.com"}`).Into(w.t, 201, &proxy)
+	w.names["proxy"] = proxy.ID
 	w.wait("s")
 }
 
