@@ -28,7 +28,7 @@ var (
 	errArgs    = fault.Field("args", "must be an object")
 	errNesting = fault.Field("args", "is nested too deep once its tokens are in it")
 	errResult  = fault.New(fault.Unprocessable, "the code must return nothing, or an object with raw, tokenize or both")
-	errMember  = fault.New(fault.Unprocessable, "the code must return an object with raw, tokenize or both, and no other members")
+	errMember  = fault.New(fault.Unprocessable, "the code returned an object with members other than raw and tokenize")
 )
 
 // Response is what a run gives its caller.

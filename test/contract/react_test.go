@@ -113,7 +113,7 @@ func results(t *testing.T, w *coder) {
 		"tokens":                 {`() => ({ raw: 1, tokenize: { a: { type: 'token', data: 'x', id: 'made-by-code' }, b: null } })`, 200, `{"raw":1,"tokens":{"a":"<any>","b":null}}`},
 		"a text":                 {`async () => 'x'`, 422, problem(422, nothingElse)},
 		"a list":                 {`async () => []`, 422, problem(422, nothingElse)},
-		"a member too many":      {`async () => ({ raw: 1, statusCode: 200 })`, 422, problem(422, "the code must return an object with raw, tokenize or both, and no other members")},
+		"a member too many":      {`async () => ({ raw: 1, statusCode: 200 })`, 422, problem(422, "the code returned an object with members other than raw and tokenize")},
 		"a function":             {`async () => () => 1`, 422, problem(422, "the code returned something that is not JSON")},
 		"a circle":               {`async () => { const a = {}; a.a = a; return { raw: a } }`, 422, problem(422, "the code returned something that is not JSON")},
 		"a BigInt":               {`async () => ({ raw: 5n })`, 422, problem(422, "the code returned something that is not JSON")},
