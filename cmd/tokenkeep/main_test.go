@@ -132,6 +132,16 @@ func TestEveryExitHasItsCodeAndOneSentence(t *testing.T) {
 	}
 
 	covered := map[int]bool{}
+	files := func() (all string) {
+		for _, folder := range []string{dir, newer, damaged, foreign} {
+			for line := range strings.Lines(tree(t, folder)) {
+				if !strings.HasPrefix(line, "/running/") { // whose server has work of its own
+					all += line
+				}
+			}
+		}
+		return all
+	}
 	for name, test := range map[string]struct {
 		args []string
 		code int
@@ -175,7 +185,7 @@ func TestEveryExitHasItsCodeAndOneSentence(t *testing.T) {
 		"a folder for the config":     {[]string{"serve", "--config", dir}, 3, "cannot be read"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			before := tree(t, dir) + tree(t, newer) + tree(t, damaged) + tree(t, foreign)
+			before := files()
 			got := call(t, test.args...)
 			covered[test.code] = true
 			if got.code != test.code || !strings.Contains(got.err, test.want) {
@@ -190,7 +200,7 @@ func TestEveryExitHasItsCodeAndOneSentence(t *testing.T) {
 			if test.code == 7 || test.code == 8 {
 				return // the store was opened by then, and closed again
 			}
-			if after := tree(t, dir) + tree(t, newer) + tree(t, damaged) + tree(t, foreign); after != before {
+			if after := files(); after != before {
 				t.Errorf("files changed from\n%s\nto\n%s", before, after)
 			}
 		})

@@ -73,47 +73,48 @@ func (s *Service) keepRuns(ctx context.Context) error {
 	list := s.waiting
 	s.waiting = nil
 	s.mu.Unlock()
-	var errs []error
+	byReactor := make(map[reactorID][]waiting)
 	for _, w := range list {
-		errs = append(errs, s.keepRun(ctx, w))
+		id := reactorID{w.tenant, w.reactor}
+		byReactor[id] = append(byReactor[id], w)
+	}
+	var errs []error
+	for id, runs := range byReactor {
+		errs = append(errs, s.keepRunsOf(ctx, id, runs[max(0, len(runs)-runsKept):]))
 	}
 	return errors.Join(errs...)
 }
 
-// keepRun writes one run, under the epoch key of this minute or, when it is
-// older, of what the run was given; and forgets the oldest above the bound.
-func (s *Service) keepRun(ctx context.Context, w waiting) error {
-	keys, err := s.ring.For(ctx, w.tenant)
+type reactorID struct{ tenant, id string }
+
+// keepRunsOf writes runs of one reactor in one transaction, and forgets the
+// oldest above the bound.
+func (s *Service) keepRunsOf(ctx context.Context, of reactorID, runs []waiting) error {
+	keys, err := s.ring.For(ctx, of.tenant)
 	if errors.Is(err, keyring.ErrNoKeys) || errors.Is(err, store.ErrNoTenant) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("get keys: %w", err)
 	}
-	epoch, err := s.ring.Epoch(ctx, w.tenant)
+	now, err := s.ring.Epoch(ctx, of.tenant)
 	if err != nil {
 		return fmt.Errorf("get epoch key: %w", err)
 	}
-	if w.epoch != nil && w.epoch.Epoch() < epoch.Epoch() {
-		epoch = w.epoch
+	var rows []store.Parcel
+	for _, w := range runs {
+		p, err := s.sealRun(keys, now, w)
+		if errors.Is(err, keyring.ErrGone) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		rows = append(rows, p)
 	}
-	plain, err := json.Marshal(w.run)
-	if err != nil {
-		return errors.New("encode a run")
-	}
-	defer clear(plain)
-	now := s.now()
-	p := store.Parcel{
-		Kind: store.ParcelRun, ID: w.run.ID, Group: w.reactor, CreatedAt: store.At(w.run.StartedAt), ExpiresAt: store.At(now.Add(runLife)), Version: 1,
-	}
-	if err := keys.SealParcel(&p, epoch, plain); errors.Is(err, keyring.ErrGone) {
-		return nil
-	} else if err != nil {
-		return err
-	}
-	err = s.store.Update(ctx, w.tenant, func(tx store.Tx) error {
-		// With the new one there are as many as are kept.
-		oldest, err := tx.Parcels(ctx, store.ParcelFilter{Kind: store.ParcelRun, Group: w.reactor}, store.Page{Offset: runsKept - 1, Limit: 10})
+	err = s.store.Update(ctx, of.tenant, func(tx store.Tx) error {
+		// With the new ones there are as many as are kept.
+		oldest, err := tx.Parcels(ctx, store.ParcelFilter{Kind: store.ParcelRun, Group: of.id}, store.Page{Offset: runsKept - len(rows), Limit: runsKept})
 		if err != nil {
 			return err
 		}
@@ -122,12 +123,38 @@ func (s *Service) keepRun(ctx context.Context, w waiting) error {
 				return err
 			}
 		}
-		return tx.InsertParcel(ctx, p)
+		for _, p := range rows {
+			if err := tx.InsertParcel(ctx, p); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
+	if errors.Is(err, store.ErrNoTenant) {
+		return nil // it is being deleted
+	}
 	if err != nil {
-		return fmt.Errorf("keep a run: %w", err)
+		return fmt.Errorf("keep runs: %w", err)
 	}
 	return nil
+}
+
+// sealRun seals a run under the epoch key of this minute or, when it is older,
+// of what the run was given.
+func (s *Service) sealRun(keys *keyring.Keys, epoch *keyring.EpochKey, w waiting) (store.Parcel, error) {
+	p := store.Parcel{
+		Kind: store.ParcelRun, ID: w.run.ID, Group: w.reactor, CreatedAt: store.At(w.run.StartedAt), ExpiresAt: store.At(s.now().Add(runLife)), Version: 1,
+	}
+	if w.epoch != nil && w.epoch.Epoch() < epoch.Epoch() {
+		epoch = w.epoch
+	}
+	plain, err := json.Marshal(w.run)
+	if err != nil {
+		return p, errors.New("encode a run")
+	}
+	defer clear(plain)
+	err = keys.SealParcel(&p, epoch, plain)
+	return p, err
 }
 
 // Runs returns a page of a reactor's last runs, newest first, and how many
