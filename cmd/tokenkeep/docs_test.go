@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -77,6 +78,43 @@ func TestTheExampleOfTheConfigurationIsUnderstood(t *testing.T) {
 	}
 	if c.Source("tls.key_file") != "file" || c.Source("kek.file") != "file" {
 		t.Error("the example's settings did not arrive")
+	}
+}
+
+// documented matches a command in a line of its own, or inside one.
+var documented = regexp.MustCompile("(?m)^ +(?:sudo -u tokenkeep )?tokenkeep ([a-z].*)$|`tokenkeep ([a-z][^`]*)`")
+
+// TestEveryCommandInTheDocsExists parses the commands of all pages, without
+// running them.
+func TestEveryCommandInTheDocsExists(t *testing.T) {
+	pages, err := filepath.Glob(page("*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed := 0
+	for _, name := range pages {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range documented.FindAllStringSubmatch(string(text), -1) {
+			line, _, _ := strings.Cut(m[1]+m[2], "#")
+			line = regexp.MustCompile(`[<>|].*`).ReplaceAllString(line, "")
+			c, rest, err := rootCommand().Find(strings.Fields(line))
+			if err == nil {
+				err = c.ParseFlags(rest)
+			}
+			if err == nil && len(c.Flags().Args()) > 0 && c.HasSubCommands() {
+				err = errNoCommand
+			}
+			if err != nil {
+				t.Errorf("%s has 'tokenkeep %s': %v", filepath.Base(name), strings.TrimSpace(line), err)
+			}
+			parsed++
+		}
+	}
+	if parsed < 40 {
+		t.Errorf("found %d commands: the search is wrong", parsed)
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/client"
 	"github.com/tokenkeep/tokenkeep/internal/admin"
+	"github.com/tokenkeep/tokenkeep/internal/backup"
 	"github.com/tokenkeep/tokenkeep/internal/config"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
 	"github.com/tokenkeep/tokenkeep/internal/sandbox"
@@ -76,6 +77,7 @@ Start here:
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
 	root.SetHelpCommand(helpCommand(root))
 	root.AddCommand(devCommand(), serveCommand(), configCommand(), statusCommand(), storeCommand(), sweepCommand(),
+		backupCommand(), restoreCommand(), doctorCommand(),
 		tenantCommand(), applicationCommand(), sessionCommand(), accessCommand(), keyCommand(), auditCommand(), tokenCommand(), tokenizeCommand(), detokenizeCommand(), reactorCommand(), versionCommand())
 	return root
 }
@@ -97,15 +99,20 @@ var exits = []struct {
 		return errors.As(err, new(*config.Error)) || errors.As(err, new(*server.CertificateError)) || errors.As(err, new(*server.KEKError)) || errors.As(err, new(*server.SandboxError))
 	}, "the configuration is not right, or not safe"},
 	{4, func(err error) bool { return errors.Is(err, store.ErrInUse) }, "another process has the data folder open"},
-	{5, func(err error) bool { return errors.Is(err, store.ErrNewerSchema) }, "a newer release wrote the data"},
-	{6, func(err error) bool { return errors.Is(err, store.ErrDamaged) || errors.Is(err, errChecksFailed) }, "the data is damaged"},
+	{5, func(err error) bool { return errors.Is(err, store.ErrNewerSchema) || errors.Is(err, backup.ErrNewer) }, "a newer release wrote the data"},
+	{6, func(err error) bool {
+		return errors.Is(err, store.ErrDamaged) || errors.Is(err, errChecksFailed) || errors.Is(err, backup.ErrDamaged) || errors.Is(err, keyring.ErrDamaged)
+	}, "the data is damaged"},
 	{7, func(err error) bool { return errors.As(err, new(*server.ListenError)) }, "an address cannot be listened on"},
 	{8, func(err error) bool { return errors.Is(err, keyring.ErrWrongKEK) }, "the key-encryption key is not the one of this data"},
 	{9, func(err error) bool { return errors.Is(err, admin.ErrNoServer) }, "no server is running on the data folder"},
-	{10, func(err error) bool { return errors.Is(err, errLogChanged) }, "a tenant's log is not what was sealed"},
+	{10, func(err error) bool { return errors.Is(err, errLogChanged) || errors.Is(err, server.ErrRestoredLog) }, "a tenant's log is not what was sealed"},
 	{11, func(err error) bool { return errors.As(err, new(*client.Error)) }, "the server refused what was asked over the API"},
 	{12, func(err error) bool { return errors.Is(err, client.ErrUnavailable) }, "the server gave no answer over the API"},
 	{13, func(err error) bool { return errors.Is(err, errCodeFailed) }, "the code of a reactor ran and did not succeed"},
+	{14, func(err error) bool { return errors.Is(err, backup.ErrIncomplete) }, "the backup is not whole"},
+	{15, func(err error) bool { return errors.Is(err, backup.ErrNotEmpty) }, "a folder that must be empty is not"},
+	{16, func(err error) bool { return errors.Is(err, errUnwell) }, "the doctor found something that must be put right"},
 }
 
 // What the library says of a command line repeats it, and somebody will have

@@ -207,6 +207,9 @@ func TestEveryExitHasItsCodeAndOneSentence(t *testing.T) {
 	}
 	covered[10] = true // TestAChangedLogIsFound
 	covered[13] = true // TestCodeRunsWithoutAServer
+	covered[14] = true // TestARestoreOfWhatIsNotRightRestoresNothing
+	covered[15] = true // TestARestoreTakesAnEmptyFolderAlone
+	covered[16] = true // TestTheDoctorFindsWhatMustBePutRight
 	for _, e := range exits {
 		if !covered[e.code] {
 			t.Errorf("no case ends with %d: %s", e.code, e.means)
@@ -233,6 +236,8 @@ func TestNothingThatWasTypedIsRepeated(t *testing.T) {
 		{"status", planted}, {"status", "--json=" + planted}, {"status", "--data", filepath.Join(dir, planted)}, {"status", "--data", dir + strings.Repeat("/"+planted, 20)},
 		{"store", planted}, {"store", "check", planted}, {"store", "check", "--data", filepath.Join(dir, planted)}, {"version", planted},
 		{"key", "create", filepath.Join(dir, planted, planted)}, {"key", "drop-kek", planted, "--data", dir}, {"key", "rotate-tenant", planted, "--data", dir},
+		{"backup", planted, "--data", dir}, {"doctor", planted}, {"doctor", "--config", filepath.Join(dir, planted)}, {"doctor", "--data", filepath.Join(dir, planted), "--tls-cert-file", planted, "--tls-key-file", planted},
+		{"restore", planted}, {"restore", filepath.Join(dir, planted), "--data", filepath.Join(dir, planted), "--kek-file", keyFile(t)},
 		{"tenant", "create", planted, "--data", dir}, {"tenant", "delete", planted, "--data", dir}, {"tenant", "delete", planted, "--yes", "--data", dir},
 		{"application", "list", planted}, {"application", "list", "--tenant", planted, "--data", dir}, {"application", "create", planted},
 		{"application", "create", "a", "--tenant", planted, "--rules", filepath.Join(dir, planted), "--data", dir},

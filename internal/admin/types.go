@@ -41,6 +41,12 @@ type Status struct {
 	Version   string    `json:"version"`
 	StartedAt time.Time `json:"started_at"`
 	Ready     bool      `json:"ready"`
+	// ClockOffsetMS is how far the server's clock is ahead of its database's,
+	// in milliseconds; nil for the embedded store, which has no clock.
+	ClockOffsetMS *int64 `json:"clock_offset_ms,omitempty"`
+	// SandboxLevel is the wall that code of tenants runs behind; empty for a
+	// server that has none.
+	SandboxLevel string `json:"sandbox_level,omitempty"`
 }
 
 // Swept is how much a sweep removed: expired tokens and sessions, and
@@ -49,6 +55,12 @@ type Swept struct {
 	Tokens   int `json:"tokens"`
 	Sessions int `json:"sessions"`
 	Keys     int `json:"short_lived_keys"`
+}
+
+// Backup names the folder to write a backup into: an absolute path, for a
+// server has another working folder than its operator.
+type Backup struct {
+	Folder string `json:"folder"`
 }
 
 // VerifyLog asks for a log to be verified, against a checkpoint when there is one.

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	"github.com/tokenkeep/tokenkeep/internal/store"
 )
 
 // TenantStatus says which keys a tenant has and what still needs them.
@@ -103,28 +101,14 @@ func (r *Ring) uses(ctx context.Context, tenant string) (map[uint32]int64, error
 	return uses, nil
 }
 
-// countSource adds the values of one source, a page in each transaction.
+// countSource adds the values of one source.
 func (r *Ring) countSource(ctx context.Context, tenant string, s source, uses map[uint32]int64) error {
-	for after := (*store.Position)(nil); ; {
-		var rows []sealedRow
-		err := r.store.View(ctx, tenant, func(tx store.Tx) (err error) {
-			rows, err = s.page(ctx, tx, after, resealBatch)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		for _, row := range rows {
-			for _, value := range row.values {
-				if len(*value.sealed) > 0 {
-					id, _ := KeyID(*value.sealed)
-					uses[id]++
-				}
+	return r.eachPage(ctx, tenant, s, func(row sealedRow) {
+		for _, value := range row.values {
+			if len(*value.sealed) > 0 {
+				id, _ := KeyID(*value.sealed)
+				uses[id]++
 			}
-			after = &row.at
 		}
-		if len(rows) < resealBatch {
-			return nil
-		}
-	}
+	}, nil)
 }

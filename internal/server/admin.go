@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
 	"github.com/tokenkeep/tokenkeep/internal/store"
+	"github.com/tokenkeep/tokenkeep/internal/store/postgres"
 )
 
 // adminRoutes are the rows of the admin socket. Who reaches it is the operator.
@@ -20,6 +22,7 @@ func (s *Server) adminRoutes() []httpapi.Route {
 		{Pattern: "GET /status", Who: httpapi.Open, Operator: true, Handle: s.adminStatus},
 		{Pattern: "POST /sweep", Who: httpapi.Open, Operator: true, Handle: s.adminSweep},
 		{Pattern: "POST /store/check", Who: httpapi.Open, Operator: true, Handle: s.adminCheck},
+		{Pattern: "POST /backup", Who: httpapi.Open, Operator: true, Body: httpapi.JSON, Handle: s.adminBackup},
 	}
 	rows = append(rows, s.keyRoutes()...)
 	rows = append(rows, s.auditRoutes()...)
@@ -29,7 +32,24 @@ func (s *Server) adminRoutes() []httpapi.Route {
 func (s *Server) adminStatus(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
 	return httpapi.WriteJSON(w, http.StatusOK, admin.Status{
 		BaseURL: s.BaseURL(), Version: s.options.Version, StartedAt: s.started.UTC(), Ready: s.store.Ready(r.Context()) == nil,
+		ClockOffsetMS: s.clockOffset(r.Context()), SandboxLevel: s.sandboxLevel(),
 	})
+}
+
+// clockOffset compares our clock with the database's, at the middle of the
+// question; nil when there is no database or it gives no answer.
+func (s *Server) clockOffset(ctx context.Context) *int64 {
+	database, ok := s.store.(*postgres.Store)
+	if !ok {
+		return nil
+	}
+	asked := s.now()
+	at, err := database.Now(ctx)
+	if err != nil {
+		return nil
+	}
+	offset := asked.Add(s.now().Sub(asked) / 2).Sub(at).Milliseconds()
+	return &offset
 }
 
 // adminSweep does at once what the server does by itself every half minute.

@@ -62,7 +62,7 @@ func check(t *testing.T, data string) []admin.Progress {
 func TestTheAdminSocketTellsHowTheServerIs(t *testing.T) {
 	started := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	k := keeptest.Start(t, keeptest.Options{Now: func() time.Time { return started }})
-	want := admin.Status{BaseURL: k.URL, Version: "test", StartedAt: started, Ready: true}
+	want := admin.Status{BaseURL: k.URL, Version: "test", StartedAt: started, Ready: true, SandboxLevel: "off"}
 	if got := status(t, k.Data); got != want {
 		t.Errorf("status = %+v, want %+v", got, want)
 	}

@@ -97,6 +97,14 @@ func newSandbox(ctx context.Context, c *config.Config, dial dialer, log *slog.Lo
 	})
 }
 
+// sandboxLevel is the wall that code of tenants runs behind.
+func (s *Server) sandboxLevel() string {
+	if s.sandbox == nil {
+		return "off"
+	}
+	return s.sandbox.Level().String()
+}
+
 var levels = map[string]sandbox.Level{"full": sandbox.Full, "reduced": sandbox.Reduced, "unsafe_none": sandbox.UnsafeNone}
 
 // runtimeFolder finds the runtime: where it is said to be, or beside the program.

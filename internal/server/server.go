@@ -63,7 +63,8 @@ type Server struct {
 	store       store.Store
 	lock        *os.File // of the data folder, where the store has none of its own
 	registry    *prometheus.Registry
-	certificate *certificate // nil without TLS
+	lastBackup  prometheus.Gauge // nil without the embedded store
+	certificate *certificate     // nil without TLS
 	api         *httpapi.Handler
 	doors       []*door
 	listener    net.Listener
@@ -319,7 +320,7 @@ func (s *Server) stop(ctx context.Context, rest func(context.Context)) error {
 		errs = append(errs, d.close(ctx))
 	}
 	rest(ctx)
-	_ = os.Remove(filepath.Join(s.config.Data, noteFile))
+	_ = os.Remove(filepath.Join(s.config.Data, NoteFile))
 	errs = append(errs, s.release())
 	s.log.Info("stopped")
 	return errors.Join(errs...)
@@ -346,8 +347,8 @@ func (s *Server) release() error {
 	return err
 }
 
-// noteFile tells commands on this machine where the server is.
-const noteFile = "server.json"
+// NoteFile is the file in the data folder that tells commands on this machine where the server is.
+const NoteFile = "server.json"
 
 // Note is what a running server says of itself in its data folder.
 type Note struct {
@@ -359,7 +360,7 @@ type Note struct {
 
 func (s *Server) note() error {
 	n := Note{BaseURL: s.BaseURL(), PID: os.Getpid(), Version: s.options.Version, StartedAt: s.started.UTC()}
-	return WriteFile(filepath.Join(s.config.Data, noteFile), n)
+	return WriteFile(filepath.Join(s.config.Data, NoteFile), n)
 }
 
 // WriteFile writes a value as JSON, mode 0600, whole or not at all.

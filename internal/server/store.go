@@ -25,7 +25,7 @@ func (s *Server) openStore(ctx context.Context) error {
 			return err
 		}
 		s.store = opened
-		return nil
+		return s.watchBackups(ctx)
 	}
 	// The folder holds the admin socket, which one server has for itself.
 	if s.lock, err = sqlite.LockFolder(s.config.Data); err != nil {

@@ -179,6 +179,18 @@ func (s *Store) Ready(ctx context.Context) error {
 	return nil
 }
 
+// Now returns what time it is for the database.
+func (s *Store) Now(ctx context.Context) (at time.Time, err error) {
+	if err := s.enter(ctx); err != nil {
+		return at, err
+	}
+	defer s.running.Done()
+	if err := s.requests.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&at); err != nil {
+		return at, callerError(ctx, "ask for the time", err)
+	}
+	return at, nil
+}
+
 // Close implements store.Store.
 func (s *Store) Close() error {
 	s.closing.Do(func() {

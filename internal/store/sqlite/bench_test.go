@@ -2,7 +2,11 @@ package sqlite_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -61,4 +65,64 @@ func BenchmarkReadToken(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkBackup is a backup of a store of 100,000 tokens beside a copy of its
+// file, and what is left of the rate of 32 writers while one is under way.
+func BenchmarkBackup(b *testing.B) {
+	dir := b.TempDir()
+	s := open(b, dir, sqlite.Options{})
+	storetest.InsertMany(b, s, storetest.BenchTenant(0), 100_000)
+	for b.Loop() {
+		folder := b.TempDir()
+		plain := timed(b, func() error {
+			return copyAndSync(filepath.Join(dir, sqlite.BackupFile), filepath.Join(folder, "plain"))
+		})
+		var bytes int64
+		alone := timed(b, func() error {
+			_, err := s.Backup(b.Context(), filepath.Join(folder, "alone"), func(written, _ int64) { bytes = written })
+			return err
+		})
+		before := storetest.Rate(b, 32, measured, func(n int64) error { return storetest.InsertToken(b.Context(), s, n) })
+		ctx, cancel := context.WithCancel(b.Context())
+		ended := make(chan int)
+		go func() {
+			n := 0
+			for ; ctx.Err() == nil; n++ {
+				_, _ = s.Backup(ctx, filepath.Join(folder, fmt.Sprint("busy", n)), nil)
+			}
+			ended <- n
+		}()
+		during := storetest.Rate(b, 32, 3*measured, func(n int64) error { return storetest.InsertToken(b.Context(), s, n) })
+		cancel()
+		<-ended
+		b.ReportMetric(float64(bytes)/1e6/alone.Seconds(), "MB/s")
+		b.ReportMetric(plain.Seconds()/alone.Seconds(), "copy/backup")
+		b.ReportMetric(before, "writes/s")
+		b.ReportMetric(during/before, "during/before")
+		b.ReportMetric(0, "ns/op")
+	}
+}
+
+func timed(b *testing.B, do func() error) time.Duration {
+	b.Helper()
+	began := time.Now()
+	if err := do(); err != nil {
+		b.Fatal(err)
+	}
+	return time.Since(began)
+}
+
+func copyAndSync(from, to string) error {
+	r, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = r.Close() }()
+	w, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(w, r)
+	return errors.Join(err, w.Sync(), w.Close())
 }

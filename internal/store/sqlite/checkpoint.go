@@ -27,6 +27,7 @@ type checkpointer struct {
 
 	mu         sync.Mutex  // serializes checkpoints
 	unscrubbed atomic.Bool // the log still holds what was destroyed
+	held       atomic.Bool // a backup reads, so the log cannot start over
 	wake       chan struct{}
 	stopping   chan struct{}
 	done       chan struct{}
@@ -71,7 +72,7 @@ func (k *checkpointer) committed() {
 	}
 	k.size = size
 	switch {
-	case size > k.waitAt:
+	case size > k.waitAt && !k.held.Load():
 		k.copyAt, k.waitAt = size+k.soft, size+k.soft
 		k.checkpoint("RESTART")
 	case size > k.copyAt:

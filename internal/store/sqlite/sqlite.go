@@ -53,6 +53,9 @@ type Options struct {
 	// copied into the database in the background; WALHardBytes the one from
 	// which on commits wait for that. 0 means 8 and 64 MiB.
 	WALSoftBytes, WALHardBytes int64
+	// BackupWALBytes is how large that log may grow during a backup; 0 means
+	// 1 GiB.
+	BackupWALBytes int64
 	// CommonTerm is how many tokens a search term has, about, when their number
 	// is kept instead of counted; 0 means 1000.
 	CommonTerm int
@@ -73,6 +76,10 @@ type Store struct {
 	readers      chan *conn
 	checkpointer *checkpointer
 	epochs       *epochKeys
+
+	backingUp sync.Mutex      // held while a backup is written
+	ending    context.Context // ends when Close begins
+	end       context.CancelFunc
 
 	closing  sync.Once
 	closeErr error
@@ -98,6 +105,9 @@ func Open(ctx context.Context, dir string, o Options) (_ *Store, err error) {
 	if o.WALHardBytes <= 0 {
 		o.WALHardBytes = 64 << 20
 	}
+	if o.BackupWALBytes <= 0 {
+		o.BackupWALBytes = 1 << 30
+	}
 	if o.CommonTerm <= 0 {
 		o.CommonTerm = commonTerm
 	}
@@ -105,6 +115,7 @@ func Open(ctx context.Context, dir string, o Options) (_ *Store, err error) {
 		return nil, err
 	}
 	s := &Store{dir: dir, options: o, log: o.Logger}
+	s.ending, s.end = context.WithCancel(context.Background())
 	defer func() {
 		if err != nil {
 			_ = s.release()
@@ -310,6 +321,8 @@ func (s *Store) EpochKeys() store.EpochKeys { return s.epochs }
 // Close implements store.Store.
 func (s *Store) Close() error {
 	s.closing.Do(func() {
+		s.end()
+		s.backingUp.Lock() // for good: no further backup begins
 		s.writer.stop()
 		s.checkpointer.stop()
 		// Every View gives its connection back; then nobody else holds one.
@@ -325,6 +338,7 @@ func (s *Store) Close() error {
 
 // release gives up whatever Open has taken so far.
 func (s *Store) release() error {
+	s.end()
 	var errs []error
 	for len(s.readers) > 0 {
 		c := <-s.readers

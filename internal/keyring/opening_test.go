@@ -1,0 +1,74 @@
+package keyring_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/tokenkeep/tokenkeep/internal/keyring"
+	"github.com/tokenkeep/tokenkeep/internal/store"
+)
+
+func TestOpenAllOpensRowsOfEveryKindAndCountsWhatDoesNot(t *testing.T) {
+	w := newWorld(t)
+	ctx := t.Context()
+	one, two := w.tenant(), w.tenant()
+	w.fill(one, 60, 5) // 120 values of tokens, 3 of applications
+	furniture := w.furnish(two, 30)
+	want := keyring.Opened{Tenants: 2, Values: int64(123 + furniture)}
+	pages := 0
+	if got, err := w.ring.OpenAll(ctx, func(keyring.Opened) { pages++ }); err != nil || got != want || pages < 10 {
+		t.Errorf("OpenAll = %+v, %v after %d pages, want %+v", got, err, pages, want)
+	}
+
+	// One value of each tenant is another one's.
+	w.update(one, func(tx store.Tx) error {
+		token, err := tx.Token(ctx, "token-000")
+		token.Version++
+		token.Data = mustSeal(t, w.keys(two), "token-000", keyring.FieldTokenData, "of another tenant")
+		return errors.Join(err, tx.ReplaceToken(ctx, token))
+	})
+	w.update(two, func(tx store.Tx) error {
+		s, err := tx.Session(ctx, "session-000")
+		s.Version++
+		s.Grant = mustSeal(t, w.keys(two), "session-001", keyring.FieldSessionGrant, "of another session")
+		return errors.Join(err, tx.ReplaceSession(ctx, s))
+	})
+	want.Failed = 2
+	if got, err := w.ring.OpenAll(ctx, nil); err != nil || got != want {
+		t.Errorf("with two values in the wrong place OpenAll = %+v, %v, want %+v", got, err, want)
+	}
+
+	w.blankTenant(func(store.Keyset) bool { return false }) // nobody asked for its deletion
+	want.Failed = 3
+	if got, err := w.ring.OpenAll(ctx, nil); err != nil || got != want {
+		t.Errorf("with a tenant without keys OpenAll = %+v, %v, want %+v", got, err, want)
+	}
+}
+
+func TestOpenAllPassesOverATenantThatIsBeingDeleted(t *testing.T) {
+	w := newWorld(t)
+	ctx := t.Context()
+	gone := w.tenant()
+	w.fill(gone, 3, 0)
+	w.update(gone, func(tx store.Tx) error {
+		row, err := tx.TenantRow(ctx)
+		row.Deleting = true
+		return errors.Join(err, tx.ReplaceTenant(ctx, row), tx.DestroyKeysets(ctx))
+	})
+	w.ring.Forget(gone)
+	if got, err := w.ring.OpenAll(ctx, nil); err != nil || got != (keyring.Opened{Deleting: 1}) {
+		t.Errorf("OpenAll = %+v, %v, want one that is being deleted", got, err)
+	}
+}
+
+func TestOpenAllNoticesKeysetsOfAnotherKEK(t *testing.T) {
+	w := newWorld(t)
+	tenant := w.tenant()
+	set := w.keysets(tenant)[0]
+	set.KEK, set.Version = "local-00000000", set.Version+1
+	w.update(tenant, func(tx store.Tx) error { return tx.PutKeyset(t.Context(), set) })
+	w.ring.Forget(tenant)
+	if got, err := w.ring.OpenAll(t.Context(), nil); !errors.Is(err, keyring.ErrWrongKEK) {
+		t.Errorf("OpenAll = %+v, %v, want ErrWrongKEK", got, err)
+	}
+}

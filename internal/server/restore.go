@@ -1,0 +1,197 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/tokenkeep/tokenkeep/internal/audit"
+	"github.com/tokenkeep/tokenkeep/internal/backup"
+	"github.com/tokenkeep/tokenkeep/internal/config"
+	"github.com/tokenkeep/tokenkeep/internal/keyring"
+	"github.com/tokenkeep/tokenkeep/internal/keyring/localkms"
+	"github.com/tokenkeep/tokenkeep/internal/store"
+	"github.com/tokenkeep/tokenkeep/internal/store/sqlite"
+)
+
+// ErrRestoredLog says that a log in a backup is not what was sealed.
+var ErrRestoredLog = errors.New("a tenant's log in the backup is not what was sealed: nothing was restored")
+
+// staging is the folder inside the data folder in which a restore works. What
+// a killed one left there is removed by the next.
+const staging = ".restoring"
+
+// Restored is what Restore put back.
+type Restored struct {
+	Backup   backup.Manifest `json:"backup"`
+	Verified *Verified       `json:"verified,omitempty"`
+}
+
+// Verified is what Restore looked at when it was asked to verify.
+type Verified struct {
+	keyring.Opened
+	Logs    int64 `json:"logs"`        // of tenants
+	Entries int64 `json:"log_entries"` // that are as they were sealed
+}
+
+// Restore makes the data folder of the configuration out of a backup. The
+// folder must be empty, and the database appears in it at the very end: when
+// anything is wrong with the backup, or the configured key-encryption key does
+// not open its keysets, the folder is as empty as before. With verify it also
+// checks the store, opens every sealed value and verifies every log, and
+// restores nothing that fails. say is told what is being done.
+func Restore(ctx context.Context, c *config.Config, source string, verify bool, now func() time.Time, say func(string)) (_ *Restored, err error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	if !c.StoreURL.IsZero() || c.StoreURLFile != "" {
+		return nil, errors.New("store.url is set: a restore is for the embedded store; PostgreSQL is restored with its own tools")
+	}
+	kms, err := openKMS(c)
+	if err != nil {
+		return nil, err
+	}
+	m, err := backup.Read(source)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range m.KEKs {
+		if !slices.Contains(kms.IDs(), id) {
+			return nil, fmt.Errorf("%w: the backup needs %q", keyring.ErrWrongKEK, id)
+		}
+	}
+	free, err := clearFolder(c.Data)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { free(err == nil) }()
+	r := &restore{kms: kms, now: now, say: say, dir: filepath.Join(c.Data, staging)}
+	say(fmt.Sprintf("copying %.1f MB", float64(m.File.Bytes)/1e6))
+	if err := backup.Copy(ctx, source, m, filepath.Join(r.dir, sqlite.BackupFile)); err != nil {
+		return nil, err
+	}
+	out := &Restored{Backup: m}
+	if out.Verified, err = r.open(ctx, verify); err != nil {
+		return nil, err
+	}
+	// The store closes with everything in the one file.
+	if info, err := os.Stat(filepath.Join(r.dir, sqlite.BackupFile+"-wal")); err == nil && info.Size() > 0 {
+		return nil, errors.New("the restored store did not close as a whole")
+	}
+	if err := os.Rename(filepath.Join(r.dir, sqlite.BackupFile), filepath.Join(c.Data, sqlite.BackupFile)); err != nil {
+		return nil, fmt.Errorf("put the database in its place: %w", err)
+	}
+	return out, backup.SyncFolder(c.Data)
+}
+
+// clearFolder takes an empty data folder for a restore, and keeps servers out
+// of it. free gives it back, as it was unless the restore has succeeded.
+func clearFolder(dir string) (free func(done bool), err error) {
+	// A file system has its own folder at its root, and a killed restore
+	// leaves its staging and the lock behind.
+	if err := backup.Empty(dir, "lost+found", staging, "tokenkeep.lock"); err != nil {
+		return nil, err
+	}
+	_, err = os.Stat(dir)
+	made := errors.Is(err, os.ErrNotExist)
+	lock, err := sqlite.LockFolder(dir)
+	if err != nil {
+		return nil, err
+	}
+	work := filepath.Join(dir, staging)
+	free = func(done bool) {
+		_ = os.RemoveAll(work)
+		if !done {
+			_ = os.Remove(lock.Name())
+		}
+		if !done && made {
+			_ = os.Remove(dir)
+		}
+		_ = lock.Close()
+	}
+	if err := errors.Join(os.RemoveAll(work), os.Mkdir(work, 0o700)); err != nil {
+		free(false)
+		return nil, fmt.Errorf("make a folder to work in: %w", err)
+	}
+	return free, nil
+}
+
+// restore is a restore under way.
+type restore struct {
+	kms *localkms.KMS
+	now func() time.Time
+	say func(string)
+	dir string
+}
+
+// open opens the copied store, brings its schema up to date, makes sure that
+// the key-encryption key opens every tenant's keysets, and verifies.
+func (r *restore) open(ctx context.Context, verify bool) (v *Verified, err error) {
+	r.say("opening the store")
+	s, err := sqlite.Open(ctx, r.dir, sqlite.Options{})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	ring, err := keyring.Open(ctx, r.kms, s, keyring.Options{Now: r.now})
+	if err != nil {
+		return nil, err
+	}
+	r.say("opening the keys of every tenant")
+	err = ring.Status(ctx, func(keyring.TenantStatus) error { return nil })
+	if errors.Is(err, keyring.ErrUnwrap) {
+		return nil, fmt.Errorf("%w: it does not open the keys of a tenant", keyring.ErrWrongKEK)
+	}
+	if err != nil || !verify {
+		return nil, err
+	}
+	return r.verify(ctx, s, ring)
+}
+
+func (r *restore) verify(ctx context.Context, s store.Store, ring *keyring.Ring) (*Verified, error) {
+	found, err := s.Check(ctx, r.say)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range found {
+		r.say("found: " + f)
+	}
+	if len(found) > 0 {
+		return nil, fmt.Errorf("%w: the check of the store in the backup found %d faults; nothing was restored", store.ErrDamaged, len(found))
+	}
+	v := &Verified{}
+	r.say("opening every sealed value")
+	if v.Opened, err = ring.OpenAll(ctx, nil); err != nil {
+		return nil, err
+	}
+	if v.Failed > 0 {
+		return nil, fmt.Errorf("%w: %d of %d sealed values in the backup do not open; nothing was restored", store.ErrDamaged, v.Failed, v.Values)
+	}
+	log := audit.New(s, ring, audit.Options{Now: r.now})
+	const page = 100
+	for after := ""; ; {
+		tenants, err := s.AllTenants().Tenants(ctx, after, page)
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range tenants {
+			after = t.ID
+			r.say("verifying the log of tenant " + t.ID)
+			result, err := log.Verify(ctx, t.ID, nil, nil)
+			if err != nil {
+				return nil, err
+			}
+			if !result.Clean() {
+				return nil, ErrRestoredLog
+			}
+			v.Logs, v.Entries = v.Logs+1, v.Entries+result.Entries
+		}
+		if len(tenants) < page {
+			return v, nil
+		}
+	}
+}
