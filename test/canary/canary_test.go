@@ -6,11 +6,13 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/tokenkeep/tokenkeep/api"
+	"github.com/tokenkeep/tokenkeep/internal/admin"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
 	"github.com/tokenkeep/tokenkeep/internal/store"
 	"github.com/tokenkeep/tokenkeep/internal/store/sqlite"
@@ -294,13 +296,17 @@ func TestPlantedValuesAreNowhere(t *testing.T) {
 	}
 	metrics := g.Call(t, "GET", "/metrics", "", "").Body
 	running := copyFolder(t, g.Data)
+	backup := filepath.Join(t.TempDir(), "backup")
+	if _, err := g.Operator().Follow(t.Context(), "POST", "/backup", admin.Backup{Folder: backup}, func(admin.Progress) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
 	if err := g.Stop(); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("%d values, %d errors", len(g.values), g.refused)
 
 	s, known := g.scanner(), scannerFor(t, control)
-	for state, dir := range map[string]string{"killed": running, "stopped": g.Data} {
+	for state, dir := range map[string]string{"killed": running, "stopped": g.Data, "backup": backup} {
 		all := files(t, dir)
 		found := 0
 		for name, b := range all {
@@ -311,8 +317,14 @@ func TestPlantedValuesAreNowhere(t *testing.T) {
 			t.Errorf("%s: the control was not found in any of %v: the search looks in the wrong place", state, slices.Sorted(maps.Keys(all)))
 		}
 		want := []string{"tokenkeep.db", "epoch.keys"}
-		if state == "killed" {
+		switch state {
+		case "killed":
 			want = append(want, "tokenkeep.db-wal", "tokenkeep.db-shm")
+		case "backup":
+			want[1] = "manifest.json"
+			if _, there := all["epoch.keys"]; there || len(all) != 2 {
+				t.Errorf("the backup holds %v", slices.Sorted(maps.Keys(all)))
+			}
 		}
 		for _, name := range want {
 			if len(all[name]) == 0 {
