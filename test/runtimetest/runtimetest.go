@@ -34,7 +34,7 @@ func Find(t testing.TB) Runtime {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(filepath.Join(folder, "manifest.json"))
+	text, err := os.ReadFile(filepath.Join(folder, "manifest.json")) //nolint:gosec // whoever runs the tests names the folder
 	if err != nil {
 		missing(t, "no runtime for reactor code is built: 'make runtime' builds it")
 	}
