@@ -47,7 +47,7 @@ the first one left. Not for real data: the key lies beside what it protects.`,
 			if err != nil {
 				return err
 			}
-			return greet(c.OutOrStdout(), conf, keys, fresh)
+			return greet(c.OutOrStdout(), conf, keys, fresh, s.RunsCode())
 		})
 	}
 	return c
@@ -55,7 +55,7 @@ the first one left. Not for real data: the key lies beside what it protects.`,
 
 // greet prints what to do next. Keys are shown on the first start alone; later
 // ones name the file that has them.
-func greet(w io.Writer, conf *config.Config, k server.DevKeys, fresh bool) error {
+func greet(w io.Writer, conf *config.Config, k server.DevKeys, fresh, code bool) error {
 	file := filepath.Join(conf.Data, "dev-keys.json")
 	header := api.Header(conf.HeaderPrefix, api.APIKey)
 	if !fresh {
@@ -86,17 +86,34 @@ Paste one of these:
   curl -s %[1]s/tokenize -H '%[7]s: %[5]s' -H 'Content-Type: application/json' \
     -d '{"name":"Jane Doe","card":{"type":"card","data":{"number":"4242424242424242"}}}'
 
-  # who am I?
+%[8]s  # who am I?
   curl -s %[1]s/applications/key -H '%[7]s: %[5]s'
 
   # make an application that may create tokens and nothing else
   curl -s %[1]s/applications -H '%[7]s: %[4]s' -H 'Content-Type: application/json' \
     -d '{"name":"checkout","type":"public","permissions":["token:create"]}'
 
+  # give a browser a key that lives three minutes, and may do nothing before it is authorized
+  curl -s -X POST %[1]s/sessions -H '%[7]s: %[6]s'
+
   # what happened so far?
   curl -s %[1]s/logs -H '%[7]s: %[4]s'
 
 Stop with Ctrl-C.
-`, k.BaseURL, k.TenantID, file, k.ManagementKey, k.PrivateKey, k.PublicKey, header)
+`, k.BaseURL, k.TenantID, file, k.ManagementKey, k.PrivateKey, k.PublicKey, header, greetCode(k, header, code))
 	return err
+}
+
+// greetCode has the lines that run code, where code runs.
+func greetCode(k server.DevKeys, header string, code bool) string {
+	if !code {
+		return ""
+	}
+	return fmt.Sprintf(`  # run your own code on the card: whoever calls it sees what it returns, and not the number
+  reactor=$(curl -s %[1]s/reactors -H '%[4]s: %[2]s' -H 'Content-Type: application/json' \
+    -d '{"name":"last four","configuration":{},"code":"module.exports = async (req) => ({ raw: { last4: req.args.card.number.slice(-4) } })"}' |
+    sed 's/^{"id":"\([^"]*\)".*/\1/')
+  curl -s %[1]s/reactors/$reactor/react -H '%[4]s: %[3]s' -H 'Content-Type: application/json' -d '{"args":{"card":"{{ my-card }}"}}'
+
+`, k.BaseURL, k.ManagementKey, k.PrivateKey, header)
 }

@@ -5,9 +5,22 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tokenkeep/tokenkeep/test/runtimetest"
 )
 
 func TestWhatDevPrintsCanBePasted(t *testing.T) {
+	t.Run("without code", func(t *testing.T) { pasteGreeting(t) })
+	t.Run("with code", func(t *testing.T) {
+		t.Setenv("TOKENKEEP_SANDBOX_RUNTIME", runtimetest.Find(t).Folder)
+		t.Setenv("TOKENKEEP_SANDBOX_LEVEL", "reduced")
+		pasteGreeting(t, `{"raw":{"last4":"4242"}}`)
+	})
+}
+
+// pasteGreeting pastes all that a first start prints, and wants some of it back.
+func pasteGreeting(t *testing.T, wanted ...string) {
+	t.Helper()
 	for _, tool := range []string{"bash", "curl"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skipf("%s is not installed", tool)
@@ -24,11 +37,11 @@ func TestWhatDevPrintsCanBePasted(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, want := range []string{
+	for _, want := range append(wanted,
 		`"data":{"number":"XXXXXXXXXXXX4242","expiration_month":12,"expiration_year":2030}`,             // put away by the public key
 		`"data":{"number":"4242424242424242","expiration_month":12,"expiration_year":2030,"cvc":"123"}`, // read by the private one
-		`"message":"Token retrieved"`,
-	} {
+		`"message":"Token retrieved"`, `"session_key":"key_dev_sess_`,
+	) {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("the pasted lines print no %s:\n%s", want, out)
 		}

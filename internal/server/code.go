@@ -97,6 +97,9 @@ func newSandbox(ctx context.Context, c *config.Config, dial dialer, log *slog.Lo
 	})
 }
 
+// RunsCode reports whether this server runs code of tenants.
+func (s *Server) RunsCode() bool { return s.sandbox != nil }
+
 // sandboxLevel is the wall that code of tenants runs behind.
 func (s *Server) sandboxLevel() string {
 	if s.sandbox == nil {
