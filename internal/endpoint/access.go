@@ -2,11 +2,13 @@ package endpoint
 
 import (
 	"net/http"
+	"net/url"
 
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/access"
 	"github.com/tokenkeep/tokenkeep/internal/directory"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
+	"github.com/tokenkeep/tokenkeep/internal/store"
 )
 
 func (s Services) explainAccess(w http.ResponseWriter, r *http.Request, c access.Caller) error {
@@ -56,20 +58,11 @@ func stepOf(step access.Step) api.AccessStep {
 }
 
 func (s Services) whoHasAccess(w http.ResponseWriter, r *http.Request, c access.Caller) error {
-	q, err := httpapi.Query(r)
-	if err != nil {
-		return err
-	}
-	page, rows, err := pageOf(q)
-	if err != nil {
-		return err
-	}
-	list, err := s.Directory.Who(r.Context(), c, q.Get("permission"), q.Get("container"))
-	if err != nil {
-		return err
-	}
-	out := make([]api.AccessHolder, 0, rows.Limit)
-	for _, h := range list[min(rows.Offset, len(list)):min(rows.Offset+rows.Limit, len(list))] {
+	return writeList(w, r, func(q url.Values, page store.Page) ([]directory.Holder, int64, error) {
+		all, err := s.Directory.Who(r.Context(), c, q.Get("permission"), q.Get("container"))
+		from := min(page.Offset, len(all))
+		return all[from:min(from+page.Limit, len(all))], int64(len(all)), err
+	}, func(h directory.Holder) api.AccessHolder {
 		row := api.AccessHolder{
 			Kind: "application", ID: h.ID, Name: h.Name, ApplicationType: string(h.Type), Transform: h.Transform.String(),
 			Container: h.Container, ExpiresAt: api.Time{Time: h.ExpiresAt},
@@ -77,7 +70,6 @@ func (s Services) whoHasAccess(w http.ResponseWriter, r *http.Request, c access.
 		if h.Session {
 			row.Kind = "session"
 		}
-		out = append(out, row)
-	}
-	return httpapi.WritePage(w, page, int64(len(list)), out)
+		return row
+	})
 }

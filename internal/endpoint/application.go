@@ -59,23 +59,9 @@ func showApplication(a directory.Application) (idempotency.Answer, error) {
 }
 
 func (s Services) listApplications(w http.ResponseWriter, r *http.Request, c access.Caller) error {
-	q, err := httpapi.Query(r)
-	if err != nil {
-		return err
-	}
-	page, rows, err := pageOf(q)
-	if err != nil {
-		return err
-	}
-	list, total, err := s.Directory.Applications(r.Context(), c, store.ApplicationFilter{IDs: q["id"], Types: q["type"]}, rows)
-	if err != nil {
-		return err
-	}
-	out := make([]api.Application, len(list))
-	for i, a := range list {
-		out[i] = applicationOf(a)
-	}
-	return httpapi.WritePage(w, page, total, out)
+	return writeList(w, r, func(q url.Values, page store.Page) ([]directory.Application, int64, error) {
+		return s.Directory.Applications(r.Context(), c, store.ApplicationFilter{IDs: q["id"], Types: q["type"]}, page)
+	}, applicationOf)
 }
 
 func (s Services) getApplication(w http.ResponseWriter, r *http.Request, c access.Caller) error {

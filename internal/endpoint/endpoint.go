@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/tokenkeep/tokenkeep/api"
@@ -151,4 +152,26 @@ func madeOf(m directory.Made) api.Made {
 func pageOf(q map[string][]string) (httpapi.Page, store.Page, error) {
 	p, err := httpapi.PageOf(q)
 	return p, store.Page{Offset: int(p.Offset()), Limit: p.Size}, err
+}
+
+// writeList answers with the page of a list that a request asks for: what find
+// returns, each item as show writes it.
+func writeList[T, U any](w http.ResponseWriter, r *http.Request, find func(url.Values, store.Page) ([]T, int64, error), show func(T) U) error {
+	q, err := httpapi.Query(r)
+	if err != nil {
+		return err
+	}
+	page, rows, err := pageOf(q)
+	if err != nil {
+		return err
+	}
+	list, total, err := find(q, rows)
+	if err != nil {
+		return err
+	}
+	out := make([]U, len(list))
+	for i, item := range list {
+		out[i] = show(item)
+	}
+	return httpapi.WritePage(w, page, total, out)
 }

@@ -13,31 +13,19 @@ import (
 )
 
 func (s Services) listLogs(w http.ResponseWriter, r *http.Request, c access.Caller) error {
-	q, err := httpapi.Query(r)
-	if err != nil {
-		return err
-	}
-	page, rows, err := pageOf(q)
-	if err != nil {
-		return err
-	}
-	filter, err := logFilterOf(q)
-	if err != nil {
-		return err
-	}
-	list, total, err := s.Audit.List(r.Context(), c, filter, rows)
-	if err != nil {
-		return err
-	}
-	out := make([]api.LogEntry, len(list))
-	for i, e := range list {
-		out[i] = api.LogEntry{
+	return writeList(w, r, func(q url.Values, page store.Page) ([]store.LogEntry, int64, error) {
+		filter, err := logFilterOf(q)
+		if err != nil {
+			return nil, 0, err
+		}
+		return s.Audit.List(r.Context(), c, filter, page)
+	}, func(e store.LogEntry) api.LogEntry {
+		return api.LogEntry{
 			ID: e.ID, TenantID: c.Tenant(), ActorID: e.ActorID, ActorType: e.ActorType, SessionID: e.SessionID,
 			EntityType: e.EntityType, EntityID: e.EntityID, Operation: e.Operation, Outcome: e.Outcome, Message: e.Message,
 			TraceID: e.TraceID, ClientAddress: e.ClientAddress, CreatedAt: api.Time{Time: e.CreatedAt.Time()},
 		}
-	}
-	return httpapi.WritePage(w, page, total, out)
+	})
 }
 
 func logFilterOf(q url.Values) (store.LogFilter, error) {

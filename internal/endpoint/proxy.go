@@ -2,6 +2,7 @@ package endpoint
 
 import (
 	"net/http"
+	"net/url"
 
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/access"
@@ -46,23 +47,9 @@ func (s Services) getProxy(w http.ResponseWriter, r *http.Request, c access.Call
 }
 
 func (s Services) listProxies(w http.ResponseWriter, r *http.Request, c access.Caller) error {
-	q, err := httpapi.Query(r)
-	if err != nil {
-		return err
-	}
-	page, rows, err := pageOf(q)
-	if err != nil {
-		return err
-	}
-	list, total, err := s.Proxies.List(r.Context(), c, definitionFilterOf(q), rows)
-	if err != nil {
-		return err
-	}
-	out := make([]api.Proxy, len(list))
-	for i, d := range list {
-		out[i] = proxyOf(d)
-	}
-	return httpapi.WritePage(w, page, total, out)
+	return writeList(w, r, func(q url.Values, page store.Page) ([]proxy.Proxy, int64, error) {
+		return s.Proxies.List(r.Context(), c, definitionFilterOf(q), page)
+	}, proxyOf)
 }
 
 func (s Services) replaceProxy(r *http.Request, c access.Caller, a *idempotency.Attempt) (answer idempotency.Answer, err error) {

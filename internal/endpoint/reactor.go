@@ -77,23 +77,9 @@ func (s Services) getReactor(w http.ResponseWriter, r *http.Request, c access.Ca
 }
 
 func (s Services) listReactors(w http.ResponseWriter, r *http.Request, c access.Caller) error {
-	q, err := httpapi.Query(r)
-	if err != nil {
-		return err
-	}
-	page, rows, err := pageOf(q)
-	if err != nil {
-		return err
-	}
-	list, total, err := s.Reactors.List(r.Context(), c, definitionFilterOf(q), rows)
-	if err != nil {
-		return err
-	}
-	out := make([]api.Reactor, len(list))
-	for i, d := range list {
-		out[i] = reactorOf(d)
-	}
-	return httpapi.WritePage(w, page, total, out)
+	return writeList(w, r, func(q url.Values, page store.Page) ([]reactor.Reactor, int64, error) {
+		return s.Reactors.List(r.Context(), c, definitionFilterOf(q), page)
+	}, reactorOf)
 }
 
 func (s Services) replaceReactor(r *http.Request, c access.Caller, a *idempotency.Attempt) (answer idempotency.Answer, err error) {
@@ -200,26 +186,14 @@ func (s Services) getResult(w http.ResponseWriter, r *http.Request, c access.Cal
 }
 
 func (s Services) listRuns(w http.ResponseWriter, r *http.Request, c access.Caller) error {
-	q, err := httpapi.Query(r)
-	if err != nil {
-		return err
-	}
-	page, rows, err := pageOf(q)
-	if err != nil {
-		return err
-	}
-	list, total, err := s.Reactors.Runs(r.Context(), c, r.PathValue("id"), rows)
-	if err != nil {
-		return err
-	}
-	out := make([]api.Run, len(list))
-	for i, run := range list {
-		out[i] = api.Run{
+	return writeList(w, r, func(_ url.Values, page store.Page) ([]reactor.Run, int64, error) {
+		return s.Reactors.Runs(r.Context(), c, r.PathValue("id"), page)
+	}, func(run reactor.Run) api.Run {
+		return api.Run{
 			ID: run.ID, RequestID: run.RequestID, StartedAt: api.Time{Time: run.StartedAt}, TookMicroseconds: run.Took.Microseconds(),
 			MemoryBytes: run.Memory, Failed: run.Failed, Console: orEmpty(run.Console),
 		}
-	}
-	return httpapi.WritePage(w, page, total, out)
+	})
 }
 
 func responseOf(out reactor.Response) (idempotency.Answer, error) {

@@ -2,6 +2,7 @@ package endpoint
 
 import (
 	"net/http"
+	"net/url"
 
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/access"
@@ -37,27 +38,15 @@ func (s Services) authorizeSession(r *http.Request, c access.Caller, a *idempote
 }
 
 func (s Services) listSessions(w http.ResponseWriter, r *http.Request, c access.Caller) error {
-	q, err := httpapi.Query(r)
-	if err != nil {
-		return err
-	}
-	page, rows, err := pageOf(q)
-	if err != nil {
-		return err
-	}
-	list, total, err := s.Directory.Sessions(r.Context(), c, rows)
-	if err != nil {
-		return err
-	}
-	out := make([]api.Session, len(list))
-	for i, x := range list {
-		out[i] = api.Session{
+	return writeList(w, r, func(_ url.Values, page store.Page) ([]directory.Session, int64, error) {
+		return s.Directory.Sessions(r.Context(), c, page)
+	}, func(x directory.Session) api.Session {
+		return api.Session{
 			ID: x.ID, TenantID: x.TenantID, Prefix: x.Prefix, Permissions: orEmpty(x.Permissions), Rules: orEmpty(x.Rules),
 			CreatedBy: x.CreatedBy, CreatedAt: api.Time{Time: x.CreatedAt}, AuthorizedBy: x.AuthorizedBy,
 			AuthorizedAt: api.Time{Time: x.AuthorizedAt}, ExpiresAt: api.Time{Time: x.ExpiresAt},
 		}
-	}
-	return httpapi.WritePage(w, page, total, out)
+	})
 }
 
 func (s Services) deleteSession(w http.ResponseWriter, r *http.Request, c access.Caller) error {

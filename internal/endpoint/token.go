@@ -33,10 +33,12 @@ func raw(v jsonvalue.Value) jsontext.Value { return v.AppendJSON(nil) }
 func rawTokens(list []token.Token) []jsontext.Value {
 	out := make([]jsontext.Value, len(list))
 	for i, t := range list {
-		out[i] = raw(t.Object())
+		out[i] = rawToken(t)
 	}
 	return out
 }
+
+func rawToken(t token.Token) jsontext.Value { return raw(t.Object()) }
 
 func (s Services) createToken(r *http.Request, c access.Caller, a *idempotency.Attempt) (answer idempotency.Answer, err error) {
 	body, err := bodyOf(r)
@@ -107,23 +109,13 @@ func (s Services) detokenize(w http.ResponseWriter, r *http.Request, c access.Ca
 }
 
 func (s Services) listTokens(w http.ResponseWriter, r *http.Request, c access.Caller) error {
-	q, err := httpapi.Query(r)
-	if err != nil {
-		return err
-	}
-	page, rows, err := pageOf(q)
-	if err != nil {
-		return err
-	}
-	filter, err := tokenFilterOf(q)
-	if err != nil {
-		return err
-	}
-	list, total, err := s.Tokens.List(r.Context(), c, filter, rows)
-	if err != nil {
-		return err
-	}
-	return httpapi.WritePage(w, page, total, rawTokens(list))
+	return writeList(w, r, func(q url.Values, page store.Page) ([]token.Token, int64, error) {
+		filter, err := tokenFilterOf(q)
+		if err != nil {
+			return nil, 0, err
+		}
+		return s.Tokens.List(r.Context(), c, filter, page)
+	}, rawToken)
 }
 
 func (s Services) listTokensFrom(w http.ResponseWriter, r *http.Request, c access.Caller) error {
