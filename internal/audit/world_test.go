@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/access"
 	"github.com/tokenkeep/tokenkeep/internal/access/accesstest"
 	"github.com/tokenkeep/tokenkeep/internal/audit"
+	"github.com/tokenkeep/tokenkeep/internal/clocktest"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
 	"github.com/tokenkeep/tokenkeep/internal/keyring/localkms"
 	"github.com/tokenkeep/tokenkeep/internal/store"
@@ -31,34 +31,15 @@ type world struct {
 	dir     string
 	store   store.Store
 	ring    *keyring.Ring
-	clock   *clock
+	clock   *clocktest.Clock
 	service *audit.Service
 	sealer  *audit.Sealer
 	db      *sql.DB // see raw
 }
 
-// clock is a clock that stands still until it is told to go on.
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) Advance(d time.Duration) time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-	return c.now
-}
-
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	w := &world{t: t, dir: t.TempDir(), clock: &clock{now: start}}
+	w := &world{t: t, dir: t.TempDir(), clock: clocktest.New(start)}
 	kek := filepath.Join(w.dir, "kek.json")
 	if _, err := localkms.Generate(kek); err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/clocktest"
 	"github.com/tokenkeep/tokenkeep/internal/directory"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
@@ -28,7 +29,7 @@ import (
 // the back of the service.
 type stage struct {
 	t     *testing.T
-	clock *clock
+	clock *clocktest.Clock
 	kms   keyring.KMS
 	store store.Store
 	// open opens the store as one more node does.
@@ -139,7 +140,7 @@ func firstColumn(t *testing.T, rows *sql.Rows) (column []string) {
 
 func newStage(t *testing.T) *stage {
 	t.Helper()
-	s := &stage{t: t, clock: &clock{now: start}}
+	s := &stage{t: t, clock: clocktest.New(start)}
 	kek := filepath.Join(t.TempDir(), "kek.json")
 	_, err := localkms.Generate(kek)
 	if err == nil {

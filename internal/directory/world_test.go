@@ -11,6 +11,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/access"
 	"github.com/tokenkeep/tokenkeep/internal/access/accesstest"
 	"github.com/tokenkeep/tokenkeep/internal/audit"
+	"github.com/tokenkeep/tokenkeep/internal/clocktest"
 	"github.com/tokenkeep/tokenkeep/internal/directory"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
@@ -32,7 +33,7 @@ type world struct {
 	t       testing.TB
 	dir     string
 	kekFile string
-	clock   *clock
+	clock   *clocktest.Clock
 	files   *sqlite.Store
 	store   *brittle
 	ring    *keyring.Ring
@@ -53,7 +54,7 @@ func newWorld(t testing.TB) *world {
 // openWorld opens what is in a folder.
 func openWorld(t testing.TB, dir, kek string) *world {
 	t.Helper()
-	w := &world{t: t, dir: dir, kekFile: kek, clock: &clock{now: start}}
+	w := &world{t: t, dir: dir, kekFile: kek, clock: clocktest.New(start)}
 	var err error
 	if w.files, err = sqlite.Open(t.Context(), dir, sqlite.Options{}); err != nil {
 		t.Fatal(err)
@@ -160,24 +161,6 @@ func (w *world) authenticates(key secret.Text) bool {
 		w.t.Fatalf("Authenticate gave a caller of tenant %q with error %v", c.Tenant(), err)
 	}
 	return err == nil
-}
-
-// clock is moved by hand.
-type clock struct {
-	mu  sync.Mutex // guards now
-	now time.Time
-}
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) Advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
 }
 
 // errBroken is how a brittle store fails.

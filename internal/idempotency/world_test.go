@@ -14,6 +14,7 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/internal/access"
 	"github.com/tokenkeep/tokenkeep/internal/access/accesstest"
+	"github.com/tokenkeep/tokenkeep/internal/clocktest"
 	"github.com/tokenkeep/tokenkeep/internal/idempotency"
 	"github.com/tokenkeep/tokenkeep/internal/jsonvalue"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
@@ -31,29 +32,11 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Run(m)) }
 // that an epoch begins with it.
 var start = time.Date(2031, 5, 6, 7, 8, 0, 0, time.UTC)
 
-// clock stands still until it is told to go on.
-type clock struct {
-	mu  sync.Mutex // guards now
-	now time.Time
-}
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) Advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
-
 // world is an installation with one tenant and any number of nodes.
 type world struct {
 	t      *testing.T
 	kms    keyring.KMS
-	clock  *clock
+	clock  *clocktest.Clock
 	tenant string
 	// open opens the store as a node does: the same for all that are in one
 	// process with an embedded store, a connection of its own otherwise.
@@ -94,7 +77,7 @@ func onBoth(t *testing.T, test func(t *testing.T, w *world)) {
 
 func newWorld(t *testing.T, open func() store.Store) *world {
 	t.Helper()
-	w := &world{t: t, clock: &clock{now: start}, tenant: uuid.NewString(), open: open}
+	w := &world{t: t, clock: clocktest.New(start), tenant: uuid.NewString(), open: open}
 	kek := filepath.Join(t.TempDir(), "kek.json")
 	_, err := localkms.Generate(kek)
 	if err != nil {

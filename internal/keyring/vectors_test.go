@@ -165,7 +165,8 @@ func readVectors(t testing.TB) (vectors, *world) {
 	if w.local, err = localkms.FromText(secret.NewText(string(v.TestKEK))); err != nil {
 		t.Fatalf("FromText = %v", err)
 	}
-	w.kms.KMS, w.clock.now = w.local, v.Now
+	w.kms.KMS = w.local
+	w.clock.Advance(v.Now.Sub(w.clock.Now()))
 	if err := w.store.AllTenants().PutSetting(t.Context(), checkSetting, v.Check); err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/tokenkeep/tokenkeep/internal/clocktest"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
 	"github.com/tokenkeep/tokenkeep/internal/keyring/localkms"
 	"github.com/tokenkeep/tokenkeep/internal/store"
@@ -29,7 +30,7 @@ type world struct {
 	local   *localkms.KMS
 	kms     *watchedKMS
 	store   *watchedStore
-	clock   *clock
+	clock   *clocktest.Clock
 	ring    *keyring.Ring
 }
 
@@ -58,7 +59,7 @@ func newBlankWorld(t testing.TB) *world {
 	t.Cleanup(func() { _ = s.Close() })
 	watch := &watch{}
 	return &world{
-		t: t, kekFile: path, local: local, clock: &clock{now: start},
+		t: t, kekFile: path, local: local, clock: clocktest.New(start),
 		kms:   &watchedKMS{KMS: local, watch: watch},
 		store: &watchedStore{Store: s, watch: watch},
 	}
@@ -234,24 +235,6 @@ func mustSeal(t testing.TB, keys *keyring.Keys, record, field, plaintext string)
 		t.Fatal("the sealed value shows the plaintext")
 	}
 	return sealed
-}
-
-// clock is a clock that stands still.
-type clock struct {
-	mu  sync.Mutex // guards now
-	now time.Time
-}
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) Advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
 }
 
 var errKilled = errors.New("killed")

@@ -19,6 +19,7 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/internal/access"
 	"github.com/tokenkeep/tokenkeep/internal/access/accesstest"
+	"github.com/tokenkeep/tokenkeep/internal/clocktest"
 	"github.com/tokenkeep/tokenkeep/internal/directory"
 	"github.com/tokenkeep/tokenkeep/internal/egress"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
@@ -78,31 +79,13 @@ func sharedBox(t testing.TB) *sandbox.Sandbox {
 	return box
 }
 
-// clock stands still until it is told to go on.
-type clock struct {
-	mu  sync.Mutex // guards now
-	now time.Time
-}
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) Advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
-
 // world is an installation with one tenant, its applications, and a node.
 type world struct {
 	t         *testing.T
 	store     store.Store
 	ring      *keyring.Ring
 	kms       *localkms.KMS
-	clock     *clock
+	clock     *clocktest.Clock
 	directory *directory.Service
 	tokens    *token.Service
 	egress    *egress.Egress
@@ -145,7 +128,7 @@ func onOne(t *testing.T) *world {
 func newWorld(t *testing.T, s store.Store) *world {
 	t.Helper()
 	t.Cleanup(func() { _ = s.Close() })
-	w := &world{t: t, store: s, clock: &clock{now: start}}
+	w := &world{t: t, store: s, clock: clocktest.New(start)}
 	path := filepath.Join(t.TempDir(), "kek.json")
 	_, err := localkms.Generate(path)
 	w.must(err)

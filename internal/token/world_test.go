@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/internal/access"
 	"github.com/tokenkeep/tokenkeep/internal/access/accesstest"
+	"github.com/tokenkeep/tokenkeep/internal/clocktest"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/jsonvalue"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
@@ -32,31 +32,13 @@ import (
 // that an epoch begins with it.
 var start = time.Date(2031, 5, 6, 7, 8, 0, 0, time.UTC)
 
-// clock stands still until it is told to go on.
-type clock struct {
-	mu  sync.Mutex // guards now
-	now time.Time
-}
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) Advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
-
 // world is an installation with two tenants.
 type world struct {
 	t      testing.TB
 	dir    string
 	store  store.Store
 	ring   *keyring.Ring
-	clock  *clock
+	clock  *clocktest.Clock
 	tokens *token.Service
 	tenant string
 	other  string
@@ -76,7 +58,7 @@ func openStore(t testing.TB, dir string) (store.Store, error) {
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	w := &world{t: t, dir: t.TempDir(), clock: &clock{now: start}}
+	w := &world{t: t, dir: t.TempDir(), clock: clocktest.New(start)}
 	kek := filepath.Join(w.dir, "kek.json")
 	if _, err := localkms.Generate(kek); err != nil {
 		t.Fatal(err)

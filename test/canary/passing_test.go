@@ -8,36 +8,18 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/admin"
+	"github.com/tokenkeep/tokenkeep/internal/clocktest"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
 	"github.com/tokenkeep/tokenkeep/internal/keyring/localkms"
 	"github.com/tokenkeep/tokenkeep/internal/store"
 	"github.com/tokenkeep/tokenkeep/internal/store/sqlite"
 )
-
-// clock stands still until it is told to go on.
-type clock struct {
-	mu  sync.Mutex // guards now
-	now time.Time
-}
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) Advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
 
 // noon is on a full minute, so that an epoch begins with it.
 var noon = time.Date(2031, 5, 6, 12, 0, 0, 0, time.UTC)
@@ -46,13 +28,13 @@ var noon = time.Date(2031, 5, 6, 12, 0, 0, 0, time.UTC)
 type house struct {
 	*keeptest.Server
 	t      *testing.T
-	clock  *clock
+	clock  *clocktest.Clock
 	tenant string
 	key    string // of an application that may do everything and sees everything
 }
 
 func newHouse(t *testing.T) *house {
-	h := &house{t: t, clock: &clock{now: noon}}
+	h := &house{t: t, clock: clocktest.New(noon)}
 	h.Server = keeptest.Start(t, keeptest.Options{Now: h.clock.Now})
 	h.tenant = h.Tenant(t).Tenant.ID
 	h.key = h.Application(t, h.tenant, api.CreateApplication{Type: "private", Rules: []api.Rule{

@@ -97,7 +97,7 @@ func TestExplanations(t *testing.T) {
 
 func TestAnExplanationHasEveryStep(t *testing.T) {
 	w := newAccess(t)
-	w.clock.advance(time.Minute)
+	w.clock.Advance(time.Minute)
 	w.walk(step{call: "POST /access/explain", body: `{"session_id":"{s}","permission":"token:read","token_id":"card-2"}`, status: 200, // 10
 		want: `{"allowed":false,"permission":"token:read","depends_on_id":false,"containers":["/pci/high/"],
 			"decided_by":{"of_maker":false,"container":"/pci/high/","decides":false,"reason":"no rule matches and the plain permission is missing"},
@@ -173,7 +173,7 @@ func TestInactiveHolders(t *testing.T) {
 		{time.Minute, `"session_id":"{s}"`, "refused, the application that made it is gone or has expired", ""},
 		{time.Minute, `"session_id":"{s}"`, "refused, it has expired", ""},
 	} {
-		w.clock.advance(at.advance)
+		w.clock.Advance(at.advance)
 		if got := verdict(w.explain(`{` + at.what + `,"permission":"token:read","token_id":"card-1"}`)); got != at.want {
 			t.Errorf("after %v %s: the answer is %s, want %s", w.clock.Now().Sub(start), at.what, got, at.want)
 		}
@@ -221,7 +221,7 @@ func (w *walk) who(query string) string {
 
 func TestWhoCould(t *testing.T) {
 	w := newAccess(t)
-	w.clock.advance(time.Second)
+	w.clock.Advance(time.Second)
 	w.application("auditor", "private", "token:search", api.Rule{Container: "/pci/high/deep/", Transform: "reveal", Permissions: []string{"token:read"}})
 	for query, want := range map[string]string{
 		"permission=token:read&container=/":           "auditor server s",
@@ -260,7 +260,7 @@ func TestWhoCould(t *testing.T) {
 	} {
 		w.step(step{name: query, call: "GET /access/who?" + query, status: 400, want: want})
 	}
-	w.clock.advance(time.Second)
+	w.clock.Advance(time.Second)
 	w.names["stranger_key"] = w.server.Tenant(t).Application.Key
 	w.step(step{name: "another tenant has nobody", call: "GET /access/who?permission=token:read&container=/", key: "stranger_key", status: 200, want: page(0)})
 	w.call("manager_key", "GET /access/who?permission=token:read&container=/", "", 200)

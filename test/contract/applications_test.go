@@ -130,7 +130,7 @@ func TestAnExpiredApplication(t *testing.T) {
 			`"keys":[{"id":"<uuid>","version":1,"prefix":"<prefix>","created_by":"{manager}","created_at":"<time>"}],` +
 			`"expires_at":"2031-05-06T08:00:00.000000+00:00","created_by":"{manager}","created_at":"<time>"}`,
 		keep: map[string]string{"id": "app", "key": "app_key"}, location: "/applications/{app}"})
-	w.clock.advance(time.Hour)
+	w.clock.Advance(time.Hour)
 	w.walk(
 		step{call: "GET /applications/key", key: "app_key", status: 401, want: problem(401, "the application of this API key has expired")},
 		step{name: "it can be let in again", call: "PUT /applications/{app}", status: 200, body: `{"name":"x","permissions":["token:use"]}`,

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tokenkeep/tokenkeep/api"
+	"github.com/tokenkeep/tokenkeep/internal/clocktest"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
 	"github.com/tokenkeep/tokenkeep/test/runtimetest"
 )
@@ -27,7 +28,7 @@ func newCoder(t *testing.T, settings map[string]string) *coder {
 	for name, value := range settings {
 		all[name] = value
 	}
-	c := &clock{now: start}
+	c := clocktest.New(start)
 	k := keeptest.Start(t, keeptest.Options{Now: c.Now, Settings: all})
 	made := k.Tenant(t)
 	w := &coder{&walk{t: t, server: k, clock: c, tenant: made.Tenant.ID, manager: made.Application, names: map[string]string{

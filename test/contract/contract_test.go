@@ -8,40 +8,22 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/tokenkeep/tokenkeep/api"
+	"github.com/tokenkeep/tokenkeep/internal/clocktest"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
 )
 
 // start is when the clocks of servers stand at first.
 var start = time.Date(2031, 5, 6, 7, 8, 9, 123456000, time.UTC)
 
-// clock is moved by hand.
-type clock struct {
-	mu  sync.Mutex // guards now
-	now time.Time
-}
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
-
 // walk is a server with one tenant, and the names that steps use.
 type walk struct {
 	t       *testing.T
 	server  *keeptest.Server
-	clock   *clock
+	clock   *clocktest.Clock
 	tenant  string
 	manager api.Application
 	// names stand in paths, bodies and answers as {name}.
@@ -50,12 +32,12 @@ type walk struct {
 
 func newWalk(t *testing.T) *walk {
 	t.Helper()
-	c := &clock{now: start}
+	c := clocktest.New(start)
 	return walkOn(t, keeptest.Start(t, keeptest.Options{Now: c.Now}), c)
 }
 
 // walkOn is a walk in a tenant of its own on a server that others share.
-func walkOn(t *testing.T, k *keeptest.Server, c *clock) *walk {
+func walkOn(t *testing.T, k *keeptest.Server, c *clocktest.Clock) *walk {
 	t.Helper()
 	made := k.Tenant(t)
 	return &walk{t: t, server: k, clock: c, tenant: made.Tenant.ID, manager: made.Application, names: map[string]string{
@@ -93,7 +75,7 @@ func (w *walk) walk(steps ...step) {
 	w.t.Helper()
 	for _, s := range steps {
 		w.t.Helper()
-		w.clock.advance(time.Second)
+		w.clock.Advance(time.Second)
 		w.step(s)
 	}
 }

@@ -120,7 +120,7 @@ func TestEveryIdempotentRow(t *testing.T) {
 		t.Run(route.Pattern, func(t *testing.T) {
 			w := walkOn(t, shared.server, shared.clock)
 			w.furnishTwins()
-			w.clock.advance(time.Second)
+			w.clock.Advance(time.Second)
 			w.keyed(strings.Repeat("x", 201), row.key, row.call, row.body, 400, false)
 			before := w.changes()
 			first := w.keyed("key-1", row.key, row.call, row.body, row.status, false)
@@ -128,7 +128,7 @@ func TestEveryIdempotentRow(t *testing.T) {
 			if once == before {
 				t.Error("the first request made no change")
 			}
-			w.clock.advance(time.Second) // the second answer would have another time
+			w.clock.Advance(time.Second) // the second answer would have another time
 			second := w.keyed("key-1", row.key, row.call, row.body, row.status, true)
 			for _, name := range []string{"Location", "Content-Type", "Content-Length"} {
 				if got, want := second.Header.Get(name), first.Header.Get(name); got != want {
@@ -247,9 +247,9 @@ func TestAKeyIsNewAfterADay(t *testing.T) {
 	w := newIdempotent(t)
 	const body = `{"type":"token","data":1}`
 	first := w.keyed("k", "server_key", "POST /tokens", body, 201, false)
-	w.clock.advance(24*time.Hour - time.Microsecond)
+	w.clock.Advance(24*time.Hour - time.Microsecond)
 	w.keyed("k", "server_key", "POST /tokens", body, 201, true)
-	w.clock.advance(time.Microsecond)
+	w.clock.Advance(time.Microsecond)
 	second := w.keyed("k", "server_key", "POST /tokens", body, 201, false)
 	if first.Body == second.Body {
 		t.Error("after a day the answer is still the first")
@@ -257,7 +257,7 @@ func TestAKeyIsNewAfterADay(t *testing.T) {
 	if got := w.keyed("k", "server_key", "POST /tokens", body, 201, true); got.Body != second.Body {
 		t.Errorf("the answer is %s, want the second", got)
 	}
-	w.clock.advance(24 * time.Hour)
+	w.clock.Advance(24 * time.Hour)
 	if err := w.server.Operator().Call(t.Context(), "POST", "/sweep", nil, new(any)); err != nil {
 		t.Fatal(err)
 	}

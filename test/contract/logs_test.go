@@ -40,7 +40,7 @@ func TestTheLog(t *testing.T) {
 		tenant  = fmt.Sprintf(system, "tenant", "{tenant}", "Tenant created")
 		manager = fmt.Sprintf(system, "application", "{manager}", "Application created")
 	)
-	w.clock.advance(time.Minute) // the looks that follow are entries too
+	w.clock.Advance(time.Minute) // the looks that follow are entries too
 	const between = "start_date=2031-05-06T07:08:10.123456Z&end_date=2031-05-06T07:08:15Z"
 	for _, s := range []step{
 		{name: "between two instants, newest first", call: "GET /logs?" + between, want: page(3, deleted, keys, created)},
@@ -135,7 +135,7 @@ const entityTypes = `[{"display_name":"Application","value":"application"},{"dis
 
 func TestATraceIdLeadsToTheLog(t *testing.T) {
 	w := newWalk(t)
-	w.clock.advance(time.Second)
+	w.clock.Advance(time.Second)
 	for trace, kept := range map[string]bool{"order-17": true, "4242424242424242": false, "a b": false, strings.Repeat("x", 129): false} {
 		got := w.server.Call(t, "GET", "/tenants/self", w.names["manager_key"], "", "SVC-TRACE-ID", trace)
 		back := got.Header.Get("SVC-TRACE-ID")

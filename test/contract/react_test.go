@@ -402,7 +402,7 @@ func inWhoseName(t *testing.T, w *coder) {
 	expiring.ExpiresAt = api.Time{Time: w.clock.Now().Add(time.Minute)}
 	w.application("expiring", expiring)
 	late := w.reactor(`module.exports = async () => ({ raw: 1 })`, `"application":{"id":"{expiring}"}`)
-	w.clock.advance(2 * time.Minute)
+	w.clock.Advance(2 * time.Minute)
 	w.wants("an expired application is not the caller's key", w.react(late, "user", `{}`), 422, problem(422, "the application that this code acts for has expired or is gone"))
 
 	outer := w.reactor(`module.exports = async (req) => ({ raw: await req.bt.reactors.react(req.args.self, { args: { self: req.args.self } }).then((r) => r.raw + 1, (e) => e.status === 422 ? 1 : String(e)) })`, `"application":{"id":"{all}"}`)
@@ -451,7 +451,7 @@ func securityCode(t *testing.T, w *coder) {
 			t.Errorf("within the hour = %s", got)
 		}
 	}
-	w.clock.advance(2 * time.Hour)
+	w.clock.Advance(2 * time.Hour)
 	if got := react("one"); got != "409 "+problem(409, "the result is no longer available") {
 		t.Errorf("two hours later = %s, want 409", got)
 	}
@@ -488,7 +488,7 @@ func asynchronous(t *testing.T, w *coder) {
 		if got := started.Header.Get("Location"); got != path {
 			t.Errorf("%s: Location is %q, want %q", name, got, path)
 		}
-		w.clock.advance(time.Second)
+		w.clock.Advance(time.Second)
 		got := w.server.Call(t, "GET", path, w.names["user_key"], "")
 		for deadline := time.Now().Add(20 * time.Second); got.Status == 404 && time.Now().Before(deadline); {
 			time.Sleep(5 * time.Millisecond) // nothing tells that it is there
@@ -509,7 +509,7 @@ func runsOfReactors(t *testing.T, w *coder) {
 			if (args.n === 2) throw new Error('failed');
 		}`)
 	for n := range 3 {
-		w.clock.advance(time.Second)
+		w.clock.Advance(time.Second)
 		w.react(id, "user", fmt.Sprintf(`{"args":{"n":%d}}`, n))
 	}
 	run := func(n int, failed bool) string {
@@ -525,7 +525,7 @@ func runsOfReactors(t *testing.T, w *coder) {
 func reactorLog(t *testing.T, w *coder) {
 	id := w.reactor(`module.exports = async (req) => ({ raw: 1 })`)
 	w.token(`{"id":"logged","type":"token","data":"x"}`)
-	w.clock.advance(time.Second)
+	w.clock.Advance(time.Second)
 	w.react(id, "user", `{"args":{"a":"{{logged}}","b":"{{logged}}"}}`)
 	w.react(id, "user", `{"args":{"a":"{{no-such}}"}}`)
 	entry := func(kind, id, operation, message string) string {

@@ -134,17 +134,17 @@ func TestASessionIsOverAfterThreeMinutes(t *testing.T) {
 	w := newSessions(t, "token:read", revealing)
 	w.session("used", `"permissions":["token:read"]`)
 	w.wait("waiting")
-	w.clock.advance(3*time.Minute - time.Microsecond)
+	w.clock.Advance(3*time.Minute - time.Microsecond)
 	w.shows("used_key", "card-1", masked)
 	w.call("waiting_key", "GET /tokens/card-1", "", 403)
-	w.clock.advance(time.Microsecond)
+	w.clock.Advance(time.Microsecond)
 	for _, key := range []string{"used_key", "waiting_key"} {
 		w.step(step{call: "GET /tokens/card-1", key: key, status: 401, want: problem(401, "the session has expired")})
 	}
 	w.step(step{name: "its nonce is over too", call: "POST /sessions/authorize", key: "server_key", body: `{"nonce":"{waiting_nonce}","permissions":["token:read"]}`,
 		status: 404, want: problem(404, "no session waits for this nonce")})
 	w.step(step{call: "GET /sessions", status: 200, want: page(0)})
-	w.clock.advance(time.Second)
+	w.clock.Advance(time.Second)
 	var swept struct{ Sessions int }
 	if err := w.server.Operator().Call(t.Context(), "POST", "/sweep", nil, &swept); err != nil || swept.Sessions != 2 {
 		t.Errorf("a sweep removed %d sessions, %v, want 2", swept.Sessions, err)
@@ -174,9 +174,9 @@ func TestTheAuthorizationSetsTheEnd(t *testing.T) {
 		w.wait(name)
 		zone := time.FixedZone("", -7*3600)
 		w.call("server_key", "POST /sessions/authorize", `{"nonce":"{`+name+`_nonce}","permissions":["token:read"],"expires_at":"`+w.clock.Now().Add(life).In(zone).Format(time.RFC3339Nano)+`"}`, 200)
-		w.clock.advance(life - time.Microsecond)
+		w.clock.Advance(life - time.Microsecond)
 		w.shows(name+"_key", "card-1", masked)
-		w.clock.advance(time.Microsecond)
+		w.clock.Advance(time.Microsecond)
 		w.call(name+"_key", "GET /tokens/card-1", "", 401)
 	}
 }
@@ -316,7 +316,7 @@ func TestASessionLosesWhatItsMakerLoses(t *testing.T) {
 	}
 	put(`"permissions":["token:create"],"rules":[{"container":"/","transform":"reveal","permissions":["token:read"]}],"expires_at":"` + start.Add(time.Minute).Format(time.RFC3339) + `"`)
 	w.shows("s_key", "card-1", clear) // it gets back what it was granted, and never more
-	w.clock.advance(time.Minute)
+	w.clock.Advance(time.Minute)
 	w.call("s_key", "GET /tokens/card-1", "", 403) // its maker has expired
 	put(`"permissions":["token:create"],"rules":[{"container":"/","transform":"reveal","permissions":["token:read"]}]`)
 	w.shows("s_key", "card-1", clear)
@@ -329,7 +329,7 @@ func TestAPublicApplicationTakesItsSessionsAlong(t *testing.T) {
 	w := newSessions(t, "token:read")
 	w.session("expired", `"permissions":["token:read"]`)
 	w.call("manager_key", "PUT /applications/{web}", `{"name":"web","permissions":["token:create"],"expires_at":"`+start.Add(time.Second).Format(time.RFC3339Nano)+`"}`, 200)
-	w.clock.advance(time.Second)
+	w.clock.Advance(time.Second)
 	w.step(step{call: "GET /tokens/card-1", key: "expired_key", status: 401, want: problem(401, "the application of this API key has expired")})
 	w.call("manager_key", "PUT /applications/{web}", `{"name":"web","permissions":["token:create"]}`, 200)
 	w.shows("expired_key", "card-1", masked)
@@ -356,7 +356,7 @@ func TestRulesOfSessionsHaveConditions(t *testing.T) {
 func TestSessionsAreListedByTheirTenantAlone(t *testing.T) {
 	w := newSessions(t, "token:read")
 	for _, name := range []string{"a", "b", "c"} {
-		w.clock.advance(time.Second)
+		w.clock.Advance(time.Second)
 		w.wait(name)
 	}
 	var list api.List[api.Session]

@@ -56,7 +56,7 @@ func TestTheCallbackSecret(t *testing.T) {
 		step{call: "GET /tenants/self/callback-secret", status: 200,
 			want: `{"secret":"{second}","previous_secret":"{first}","previous_until":"2031-05-07T07:08:12.123456+00:00"}`},
 	)
-	w.clock.advance(24 * time.Hour)
+	w.clock.Advance(24 * time.Hour)
 	w.walk(step{name: "after a day the new one is alone", call: "GET /tenants/self/callback-secret", status: 200, want: `{"secret":"{second}"}`})
 }
 

@@ -173,7 +173,7 @@ func TestListingTokens(t *testing.T) {
 		`"type":"token","data":"one","metadata":{"tier":"Gold","n":"1"},"search_indexes":["{{ data }}"]`,
 		`"type":"token","data":"two"`,
 	} {
-		w.clock.advance(time.Second)
+		w.clock.Advance(time.Second)
 		if got := w.server.Call(t, "POST", "/tokens", w.names["server"], fmt.Sprintf(`{"id":"t-%d",%s}`, i, body)); got.Status != 201 {
 			t.Fatal(got)
 		}
@@ -350,7 +350,7 @@ func TestExpiredTokensAreSwept(t *testing.T) {
 	if got := w.server.Call(t, "POST", "/tokens", w.names["server"], `{"id":"soon","type":"token","data":1,"expires_at":"`+at+`"}`); got.Status != 201 {
 		t.Fatal(got)
 	}
-	w.clock.advance(2 * time.Minute)
+	w.clock.Advance(2 * time.Minute)
 	w.step(step{key: "server", call: "GET /tokens/soon", status: 404, want: problem(404, "no such token")})
 	var swept struct{ Tokens int }
 	if err := w.server.Operator().Call(t.Context(), "POST", "/sweep", nil, &swept); err != nil || swept.Tokens != 1 {

@@ -10,33 +10,16 @@ import (
 	"time"
 
 	"github.com/tokenkeep/tokenkeep/api"
+	"github.com/tokenkeep/tokenkeep/internal/clocktest"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
 	"github.com/tokenkeep/tokenkeep/internal/keyring/localkms"
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres/pgtest"
 )
 
-// clock stands still until it is told to go on.
-type clock struct {
-	mu  sync.Mutex // guards now
-	now time.Time
-}
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) Advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
-
 // town is an installation of one or two servers, with a tenant.
 type town struct {
 	nodes                       []*keeptest.Server
-	clock                       *clock
+	clock                       *clocktest.Clock
 	public, private, management string // keys
 }
 
@@ -49,7 +32,7 @@ func onTowns(t *testing.T, test func(t *testing.T, w town)) {
 
 func newTown(t *testing.T, servers int, storeURL string) (w town) {
 	t.Helper()
-	w.clock = &clock{now: time.Date(2031, 5, 6, 7, 8, 0, 0, time.UTC)}
+	w.clock = clocktest.New(time.Date(2031, 5, 6, 7, 8, 0, 0, time.UTC))
 	kek := filepath.Join(t.TempDir(), "kek.json")
 	if _, err := localkms.Generate(kek); err != nil {
 		t.Fatal(err)

@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/clocktest"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
 )
@@ -107,24 +107,6 @@ var elsewhere = map[string]string{"* /proxy/{rest...}": "test/proxy, TestWhoMayC
 
 var types = []access.ApplicationType{access.Public, access.Private, access.Management}
 
-// clock is moved by hand, so that an application expires in time.
-type clock struct {
-	mu  sync.Mutex // guards now
-	now time.Time
-}
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
-
 // ownKeyOf is the type of application whose own key a row asks for in place of
 // a permission; "" when it does not.
 func ownKeyOf(r httpapi.Route) access.ApplicationType {
@@ -188,7 +170,7 @@ func TestOpenRowsAskForNothing(t *testing.T) {
 type square struct {
 	t       *testing.T
 	k       *keeptest.Server
-	clock   *clock
+	clock   *clocktest.Clock
 	route   httpapi.Route
 	row     row
 	first   api.CreatedTenant
@@ -213,7 +195,7 @@ func TestAnIDOfOneTenantIsFreeInAnother(t *testing.T) {
 }
 
 func TestEveryRowForEveryCaller(t *testing.T) {
-	c := &clock{now: time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC)}
+	c := clocktest.New(time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC))
 	k := keeptest.Start(t, keeptest.Options{Now: c.Now})
 	for _, route := range k.Routes() {
 		r, ok := table[route.Pattern]
@@ -357,7 +339,7 @@ func (s *square) unknownKeys() {
 			s.t.Fatalf("%v = %s", call, got)
 		}
 	}
-	s.clock.advance(2 * time.Minute)
+	s.clock.Advance(2 * time.Minute)
 	application, id := s.target(tenant)
 	words := map[string]string{
 		"": "an API key is required", expired.Key: "the application of this API key has expired",

@@ -94,6 +94,6 @@ func (s *square) sessions() {
 		target, id = s.target(tenant)
 		s.want("a session of another tenant", s.call(s.authorized(another, granted...).SessionKey, target, id), s.absent())
 	}
-	s.clock.advance(3 * time.Minute)
+	s.clock.Advance(3 * time.Minute)
 	s.want("a session that has expired", s.call(expired.SessionKey, target, id), 401) // in other words once it is swept
 }

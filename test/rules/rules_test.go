@@ -74,10 +74,11 @@ var mayImport = map[string][]string{
 	"internal/store/postgres":        {"internal/store"},
 	"internal/store/postgres/pgtest": {},
 
-	"internal/base58": {},
-	"internal/luhn":   {},
-	"internal/fault":  {},
-	"internal/secret": {},
+	"internal/base58":    {},
+	"internal/luhn":      {},
+	"internal/clocktest": {},
+	"internal/fault":     {},
+	"internal/secret":    {},
 
 	"test/canary":      {},
 	"test/runtimetest": {},
