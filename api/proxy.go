@@ -1,5 +1,7 @@
 package api
 
+import "encoding/json"
+
 // Proxy is a destination of a tenant, to which requests are forwarded with the
 // values of tokens in place of expressions.
 type Proxy struct {
@@ -31,6 +33,48 @@ type WriteProxy struct {
 	ResponseTransform *ProxyTransform   `json:"response_transform,omitempty"`
 	Application       *ApplicationRef   `json:"application,omitempty"`
 	Configuration     map[string]string `json:"configuration,omitempty"`
+}
+
+// PreviewProxy is the body of POST /proxies/{id}/preview: a call to the proxy
+// that nobody has made.
+type PreviewProxy struct {
+	// ApplicationID is the application whose key the call would bring. It is
+	// left out for a proxy that asks for no key.
+	ApplicationID string            `json:"application_id,omitempty"`
+	Method        string            `json:"method,omitempty"` // default POST with a body, else GET
+	Path          string            `json:"path,omitempty"`   // what would follow /proxy
+	Query         string            `json:"query,omitempty"`
+	Headers       map[string]string `json:"headers,omitempty"`
+	// Body is a text, which is sent as it is, or any other JSON value, which is
+	// sent as JSON with a type of its own unless the headers have one.
+	Body json.RawMessage `json:"body,omitempty"`
+}
+
+// ProxyPreview is the request that a call would have sent, with masks in place
+// of the values of tokens. Nothing was sent.
+type ProxyPreview struct {
+	Method    string            `json:"method"`
+	URL       string            `json:"url"`
+	Headers   map[string]string `json:"headers"`
+	Body      string            `json:"body,omitempty"`
+	Anonymous bool              `json:"anonymous"` // the call would bring no key
+	Tokens    []PreviewedToken  `json:"tokens"`
+	// NotRun when the proxy has such code: what is shown is the request before.
+	RequestTransform  string `json:"request_transform,omitempty"`
+	ResponseTransform string `json:"response_transform,omitempty"`
+}
+
+// NotRun is what a preview says of a transform that a call would run.
+const NotRun = "not run"
+
+// PreviewedToken is a token that a call would use, and why it may.
+type PreviewedToken struct {
+	ID         string       `json:"id"`
+	Type       string       `json:"type"`
+	Containers []string     `json:"containers"`
+	Transform  string       `json:"transform"` // what the destination would get: mask or reveal
+	DecidedBy  AccessStep   `json:"decided_by"`
+	Steps      []AccessStep `json:"steps"`
 }
 
 // ProxyError is the body of an error that a proxy made itself; what the

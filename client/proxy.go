@@ -15,6 +15,7 @@ var (
 	replaceProxy   = row{method: "PUT", path: "/proxies/{id}", keyed: true}
 	patchProxy     = row{method: "PATCH", path: "/proxies/{id}", media: api.MediaMergePatch, keyed: true}
 	deleteProxy    = row{method: "DELETE", path: "/proxies/{id}"}
+	previewProxy   = row{method: "POST", path: "/proxies/{id}/preview"}
 	rotateProxyKey = row{method: "POST", path: "/proxies/{id}/rotate-key", keyed: true}
 )
 
@@ -83,4 +84,10 @@ func (p Proxies) Delete(ctx context.Context, id string) error {
 // at once. It takes proxy:update.
 func (p Proxies) RotateKey(ctx context.Context, id string, options ...CallOption) (api.Proxy, error) {
 	return get[api.Proxy](ctx, p.caller, request{row: rotateProxyKey, ids: []string{id}}, options...)
+}
+
+// Preview shows the request that a call would send, with masks in place of the
+// values of tokens. Nothing is sent and no code runs. It takes proxy:read.
+func (p Proxies) Preview(ctx context.Context, id string, in api.PreviewProxy) (api.ProxyPreview, error) {
+	return get[api.ProxyPreview](ctx, p.caller, request{row: previewProxy, ids: []string{id}, in: in})
 }

@@ -102,6 +102,7 @@ func Routes(s Services) []httpapi.Route {
 		{Pattern: "PUT /proxies/{id}", Permission: "proxy:update", Body: httpapi.JSON, Idempotent: true, Handle: s.once(s.replaceProxy)},
 		{Pattern: "PATCH /proxies/{id}", Permission: "proxy:update", Body: httpapi.MergePatch, Idempotent: true, Handle: s.once(s.patchProxy)},
 		{Pattern: "DELETE /proxies/{id}", Permission: "proxy:delete", Handle: s.deleteProxy},
+		{Pattern: "POST /proxies/{id}/preview", Permission: "proxy:read", Body: httpapi.JSON, Handle: s.previewProxy},
 		{Pattern: "POST /proxies/{id}/rotate-key", Permission: "proxy:update", Idempotent: true, Handle: s.once(s.rotateProxyKey)},
 		// The proxy says who may call it: a key of its own, an API key, or both.
 		{Pattern: "* /proxy/{rest...}", Who: httpapi.Open, Permission: "token:use", Body: httpapi.Raw, Problem: s.proxyProblem, Handle: s.forward},

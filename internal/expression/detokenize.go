@@ -3,6 +3,7 @@ package expression
 import (
 	"bytes"
 	"encoding/xml"
+	"errors"
 	"io"
 	"slices"
 	"strings"
@@ -203,6 +204,17 @@ func (x *Expansion) Value() jsonvalue.Value { return x.build() }
 // Resolve evaluates the expressions and measures what they expand to, before
 // anything of it is built. What does not fit the budget is a TooLarge fault.
 func (d *Detokenization) Resolve(lookup Lookup, form Form, b *Budget) (*Expansion, error) {
+	return d.resolve(lookup, form, b, false)
+}
+
+// ResolveMasked is Resolve where the lookup gives masks in place of values. A
+// filter that finds nothing in a mask, or cannot work on one, would have had
+// the value: what it makes of that is hidden, and no error of the request.
+func (d *Detokenization) ResolveMasked(lookup Lookup, form Form, b *Budget) (*Expansion, error) {
+	return d.resolve(lookup, form, b, true)
+}
+
+func (d *Detokenization) resolve(lookup Lookup, form Form, b *Budget, masked bool) (*Expansion, error) {
 	parts := d.open().parts
 	values := make([]jsonvalue.Value, len(parts))
 	e := evaluator{lookup: lookup, budget: b}
@@ -222,6 +234,9 @@ func (d *Detokenization) Resolve(lookup Lookup, form Form, b *Budget) (*Expansio
 		default:
 			if err = b.spend(0); err == nil {
 				values[i], err = e.expression(p.expr)
+			}
+			if masked && b.work >= 0 && (err == nil && values[i].IsNull() || errors.Is(err, fault.Invalid)) {
+				values[i], err = jsonvalue.NewString(Hidden), nil
 			}
 			if err == nil && whole {
 				err = values[i].WriteJSON(measure)

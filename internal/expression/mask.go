@@ -90,12 +90,12 @@ func (m *masker) text(mask jsonvalue.Value) (jsonvalue.Value, error) {
 	return m.evaluator.template(t.open())
 }
 
-// hiding is what stands in place of a hidden character, and hiddenBool in
-// place of a boolean, whose length would give it away.
-const (
-	hiding     = "X"
-	hiddenBool = "XXXX"
-)
+// hiding is what stands in place of a hidden character.
+const hiding = "X"
+
+// Hidden is what stands in place of a value whose length would give it away,
+// such as a boolean.
+const Hidden = "XXXX"
 
 // DefaultMask is the mask of data that has none of its own. On every leaf the
 // trailing characters stay, four of them but never more than half; numbers are
@@ -116,7 +116,7 @@ func maskLeaves(v jsonvalue.Value, stay func(n int) int) jsonvalue.Value {
 	masked, _ := v.MapLeaves(func(leaf jsonvalue.Value) (jsonvalue.Value, error) { // it never fails
 		switch leaf.Kind() {
 		case jsonvalue.Bool:
-			return jsonvalue.NewString(hiddenBool), nil
+			return jsonvalue.NewString(Hidden), nil
 		case jsonvalue.String, jsonvalue.Number:
 			text := leaf.Reveal()
 			n := utf8.RuneCountInString(text)

@@ -59,7 +59,9 @@ type target struct {
 	destination *url.URL
 	query       string // of the call, without the proxy key
 	anonymous   bool
-	caller      access.Caller // of the log; for anonymous calls what they may do is asked when it matters
+	caller      access.Caller  // of the log; for anonymous calls what they may do is asked when it matters
+	viewer      *access.Caller // who looks at a preview of the call; nil for a call
+	previewed   []token.Previewed
 }
 
 // admit finds the proxy of a call and says whether the caller may call it. The
@@ -91,6 +93,11 @@ func (s *Service) admit(ctx context.Context, in Incoming) (t target, err error) 
 	if err != nil {
 		return t, err
 	}
+	return s.enter(in, t, p)
+}
+
+// enter says whether the caller may call a proxy that was found.
+func (s *Service) enter(in Incoming, t target, p Proxy) (_ target, err error) {
 	t.proxy, t.id, t.tenant = p, p.ID, p.TenantID
 	if t.anonymous = !RequireAuth(p); t.anonymous {
 		// With nothing to detokenize nothing is asked: whoever has the key may call.
@@ -166,13 +173,18 @@ func (s *Service) setting(ctx context.Context, tenant, name string) (on bool, er
 	return on, nil
 }
 
-// use takes the tokens of a call. The call and every token are in the log when
-// it returns.
+// use takes the tokens of a call, or their masks for a preview. The call and
+// every token are in the log when it returns.
 func (s *Service) use(ctx context.Context, t *target, refs []expression.Reference) (*token.Used, error) {
 	if t.anonymous && len(refs) > 0 {
 		if err := s.unmask(ctx, t); err != nil {
 			return nil, err
 		}
+	}
+	if t.viewer != nil {
+		used, list, err := s.tokens.Preview(ctx, *t.viewer, t.caller, refs)
+		t.previewed = list
+		return used, err
 	}
 	return s.tokens.Use(ctx, t.caller, token.User{Type: audit.Proxy, ID: t.id}, refs)
 }

@@ -58,7 +58,9 @@ type outgoing struct {
 	used   *token.Used
 }
 
-// prepare makes the outgoing request of a call: everything but sending it.
+// prepare makes the outgoing request of a call: everything but sending it. For
+// a preview it is the same request with masks in place of values, as it is
+// before its transform.
 func (s *Service) prepare(ctx context.Context, in Incoming, t *target) (out outgoing, err error) {
 	out.method, out.header = in.Method, s.forwarded(in)
 	if out.url, err = address(t.destination, in.Path, t.query); err != nil {
@@ -74,7 +76,7 @@ func (s *Service) prepare(ctx context.Context, in Incoming, t *target) (out outg
 	if out.body.decoded {
 		out.header.Del("Content-Encoding")
 	}
-	if shaped {
+	if shaped && t.viewer == nil {
 		query := t.query
 		if query != "" {
 			query = "?" + query
@@ -105,7 +107,7 @@ func (s *Service) detokenize(ctx context.Context, t *target, out *outgoing) (err
 		return err
 	}
 	if out.body.template != nil {
-		out.body.bytes, err = out.body.template.fill(out.used.Lookup(), s.options.MaxBody)
+		out.body.bytes, err = out.body.template.fill(out.used.Lookup(), s.options.MaxBody, t.viewer != nil)
 	}
 	return err
 }

@@ -215,8 +215,8 @@ func (t *template) countParts(body []byte) int {
 }
 
 // fill builds the body with the values of tokens in it. Its size is known
-// before anything is built.
-func (t *template) fill(lookup expression.Lookup, limit int) ([]byte, error) {
+// before anything is built. masked says that the lookup gives masks.
+func (t *template) fill(lookup expression.Lookup, limit int, masked bool) ([]byte, error) {
 	size := 0
 	for _, p := range t.pieces {
 		size += len(p.literal)
@@ -230,7 +230,11 @@ func (t *template) fill(lookup expression.Lookup, limit int) ([]byte, error) {
 		if p.text == nil {
 			continue
 		}
-		x, err := p.text.Resolve(lookup, p.form, budget)
+		resolve := p.text.Resolve
+		if masked {
+			resolve = p.text.ResolveMasked
+		}
+		x, err := resolve(lookup, p.form, budget)
 		if err != nil {
 			return nil, err
 		}

@@ -29,7 +29,7 @@ func (s *Service) Detokenize(ctx context.Context, c access.Caller, body jsonvalu
 	if err != nil {
 		return jsonvalue.Value{}, err
 	}
-	used, err := s.gather(ctx, c, access.TokenRead, doc.IDs(), func(row store.Token, now time.Time) store.LogEntry {
+	used, err := s.gather(ctx, c, holding(c, access.TokenRead), doc.IDs(), func(row store.Token, now time.Time) store.LogEntry {
 		return audit.Entry(c, now, row.Type, row.ID, audit.Read)
 	})
 	if err != nil {
@@ -42,10 +42,21 @@ func (s *Service) Detokenize(ctx context.Context, c access.Caller, body jsonvalu
 	return expanded.Value(), nil
 }
 
-// gather finds the tokens that expressions name, as far as the caller holds a
-// permission on each of them, and logs them with an entry for each and what
-// else belongs to the same act.
-func (s *Service) gather(ctx context.Context, c access.Caller, p access.Permission, refs []expression.Reference,
+// judge says how much of a token is to be seen, or why nothing is.
+type judge func(row store.Token) (access.Transform, error)
+
+// holding judges by a permission of the caller.
+func holding(c access.Caller, p access.Permission) judge {
+	return func(row store.Token) (access.Transform, error) {
+		d := decide(c, p, row)
+		return d.Transform, d.Err()
+	}
+}
+
+// gather finds the tokens that expressions name, as far as the judge lets each
+// of them through, and logs them with an entry for each and what else belongs
+// to the same act.
+func (s *Service) gather(ctx context.Context, c access.Caller, by judge, refs []expression.Reference,
 	entry func(store.Token, time.Time) store.LogEntry, also ...store.LogEntry) (*Used, error) {
 	if len(refs) == 0 && len(also) == 0 {
 		return &Used{}, nil // and nothing will be asked
@@ -73,11 +84,11 @@ func (s *Service) gather(ctx context.Context, c access.Caller, p access.Permissi
 			if err != nil {
 				return err
 			}
-			d := decide(c, p, row)
-			if err := d.Err(); err != nil {
+			transform, err := by(row)
+			if err != nil {
 				return err
 			}
-			if err := found.add(ctx, tx, row, d.Transform); err != nil {
+			if err := found.add(ctx, tx, row, transform); err != nil {
 				return err
 			}
 			entries = append(entries, entry(row, s.now()))

@@ -44,7 +44,7 @@ func (s *Service) Use(ctx context.Context, c access.Caller, by User, refs []expr
 	if err := c.RequireSomewhere(access.TokenUse); err != nil {
 		return nil, err
 	}
-	return s.gather(ctx, c, access.TokenUse, refs, func(row store.Token, now time.Time) store.LogEntry {
+	return s.gather(ctx, c, holding(c, access.TokenUse), refs, func(row store.Token, now time.Time) store.LogEntry {
 		return audit.EntryBy(c, now, row.Type, row.ID, audit.Use, by.Type)
 	}, audit.Entry(c, s.now(), by.Type, by.ID, audit.Use))
 }

@@ -93,6 +93,7 @@ var table = map[string]row{
 	"PUT /proxies/{id}":             {management, `{"name":"New","destination_url":"https://psp.example.com"}`, 200, "", 0},
 	"PATCH /proxies/{id}":           {management, `{"name":"New"}`, 204, "", 0},
 	"DELETE /proxies/{id}":          {management, "", 204, "", 0},
+	"POST /proxies/{id}/preview":    {management, `{"path":"/x"}`, 200, "", 0},
 	"POST /proxies/{id}/rotate-key": {management, "", 200, "", 0},
 
 	"GET /logs":              {management, "", 200, "", 0},
@@ -266,7 +267,7 @@ func (s *square) target(tenant string) (target, key string) {
 	if strings.Contains(s.route.Pattern, " /proxies/{id}") {
 		var p api.Proxy
 		maker := s.holder(tenant, access.Management, "proxy:create").Key
-		s.k.Call(s.t, "POST", "/proxies", maker, `{"name":"p","destination_url":"https://psp.example.com"}`).Into(s.t, 201, &p)
+		s.k.Call(s.t, "POST", "/proxies", maker, `{"name":"p","destination_url":"https://psp.example.com","require_auth":false}`).Into(s.t, 201, &p)
 		return p.ID, ""
 	}
 	if strings.Contains(s.route.Pattern, "/sessions") {

@@ -43,6 +43,10 @@ func (v *vault) walkProxies(t *testing.T, c *client.Client) {
 	if got, err := c.Proxies.Replace(ctx, p.ID, api.WriteProxy{Name: "echo", DestinationURL: to.URL, RequireAuth: new(false)}); err != nil || got.RequireAuth || got.Key != p.Key {
 		t.Errorf("Proxies.Replace = %v, %v", got.ID, err)
 	}
+	shown, err := c.Proxies.Preview(ctx, p.ID, api.PreviewProxy{Path: "/x", Query: "?y", Body: []byte(`{"a":1}`)})
+	if err != nil || shown.Method != "POST" || shown.URL != to.URL+"/x?y" || shown.Body != `{"a":1}` || !shown.Anonymous || shown.Headers["Content-Type"] != api.MediaJSON {
+		t.Errorf("Proxies.Preview = %+v, %v", shown, err)
+	}
 	rotated, err := c.Proxies.RotateKey(ctx, p.ID)
 	if err != nil || rotated.Key == p.Key {
 		t.Errorf("Proxies.RotateKey = %v, %v", rotated.ID, err)
