@@ -68,7 +68,8 @@ Start here:
   tokenkeep dev       a server to try things out with, on this machine alone
   tokenkeep serve     the real thing, with a configuration file
   tokenkeep token     protect values and read them back, over the API
-  tokenkeep reactor   try out code that works on protected values, and deploy it`,
+  tokenkeep reactor   try out code that works on protected values, and deploy it
+  tokenkeep proxy     send requests with protected values in them, and see them first`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,
@@ -78,7 +79,7 @@ Start here:
 	root.SetHelpCommand(helpCommand(root))
 	root.AddCommand(devCommand(), serveCommand(), configCommand(), statusCommand(), storeCommand(), sweepCommand(),
 		backupCommand(), restoreCommand(), doctorCommand(),
-		tenantCommand(), applicationCommand(), sessionCommand(), accessCommand(), keyCommand(), auditCommand(), tokenCommand(), tokenizeCommand(), detokenizeCommand(), reactorCommand(), versionCommand())
+		tenantCommand(), applicationCommand(), sessionCommand(), accessCommand(), keyCommand(), auditCommand(), tokenCommand(), tokenizeCommand(), detokenizeCommand(), reactorCommand(), proxyCommand(), versionCommand())
 	return root
 }
 

@@ -1,0 +1,282 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tokenkeep/tokenkeep/api"
+	"github.com/tokenkeep/tokenkeep/client"
+)
+
+func proxyCommand() *cobra.Command {
+	return group("proxy", "Make, list, read and delete proxies, and see what a call would send, over the API",
+		proxyCreateCommand(), proxyListCommand(), proxyGetCommand(), proxyRotateKeyCommand(), proxyDeleteCommand(), proxyTryCommand())
+}
+
+func proxyCreateCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "create", Short: "Make a proxy and print it with its key",
+		Long: `Makes a proxy in front of a destination. Its code and its configuration come from
+files: configuration holds secrets, and arguments are seen by every process on the
+machine. It takes proxy:create.
+
+With --open whoever has the proxy's key may call it, without an API key. Such a
+call uses the tokens that --application may use, and any token without one.`,
+		Example: `  tokenkeep proxy create --name payments --destination https://psp.example.com/v1
+  tokenkeep proxy create --name payments --destination https://psp.example.com/v1 --request-transform sign.js --config sign.json`,
+		Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	var in api.WriteProxy
+	c.Flags().StringVar(&in.Name, "name", "", "name of the proxy")
+	c.Flags().StringVar(&in.DestinationURL, "destination", "", "URL that requests go to")
+	_ = c.MarkFlagRequired("name")
+	_ = c.MarkFlagRequired("destination")
+	open := c.Flags().Bool("open", false, "ask callers for no API key")
+	request := c.Flags().String("request-transform", "", "file with code that runs on each request (default: none)")
+	response := c.Flags().String("response-transform", "", "file with code that runs on each answer (default: none)")
+	config := c.Flags().String("config", "", "file with the configuration, a JSON object of texts (default: empty)")
+	application := c.Flags().String("application", "", "id of the application whose rights the code has, and callers without an API key (default: none)")
+	return apiCommand(c, func(c *cobra.Command, call *client.Client, _ []string) (_ any, err error) {
+		in.RequireAuth = new(!*open)
+		if in.RequestTransform, err = transformFile(*request, "the request transform"); err != nil {
+			return nil, err
+		}
+		if in.ResponseTransform, err = transformFile(*response, "the response transform"); err != nil {
+			return nil, err
+		}
+		if *config != "" {
+			if in.Configuration, err = configurationFile(*config); err != nil {
+				return nil, err
+			}
+		}
+		if *application != "" {
+			in.Application = &api.ApplicationRef{ID: *application}
+		}
+		return call.Proxies.Create(c.Context(), in)
+	}, showProxyWithKey)
+}
+
+// transformFile reads the code of a transform; nil where no file is named.
+func transformFile(name, what string) (*api.ProxyTransform, error) {
+	if name == "" {
+		return nil, nil
+	}
+	code, err := readFile(name, what)
+	return &api.ProxyTransform{Code: string(code)}, err
+}
+
+// showProxy prints a proxy without its key and its code, and of its
+// configuration the names: the values may be secrets.
+func showProxy(w io.Writer, v any) {
+	p := v.(api.Proxy)
+	printf(w, "proxy\t%s\nname\t%s\ndestination\t%s\n", plain(p.ID), plain(p.Name), plain(p.DestinationURL))
+	callers := "with an API key"
+	if !p.RequireAuth {
+		callers = "anybody with the proxy's key"
+	}
+	printf(w, "callers\t%s\n", callers)
+	if p.ApplicationID != "" {
+		printf(w, "application\t%s\n", plain(p.ApplicationID))
+	}
+	for _, t := range []struct {
+		name      string
+		transform *api.ProxyTransform
+	}{{"request transform", p.RequestTransform}, {"response transform", p.ResponseTransform}} {
+		if t.transform != nil {
+			printf(w, "%s\t%d lines\n", t.name, strings.Count(strings.TrimSuffix(t.transform.Code, "\n"), "\n")+1)
+		}
+	}
+	if len(p.Configuration) > 0 {
+		printf(w, "configuration\t%s\n", plain(strings.Join(slices.Sorted(maps.Keys(p.Configuration)), " ")))
+	}
+	for _, at := range []struct {
+		name string
+		time time.Time
+	}{{"created", p.CreatedAt.Time}, {"modified", p.ModifiedAt.Time}} {
+		if !at.time.IsZero() {
+			printf(w, "%s\t%s\n", at.name, at.time.Format("2006-01-02 15:04:05"))
+		}
+	}
+}
+
+func showProxyWithKey(w io.Writer, v any) {
+	showProxy(w, v)
+	printf(w, "key\t%s\n", plain(v.(api.Proxy).Key))
+}
+
+func proxyListCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "list", Short: "List proxies, newest first",
+		Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	var f client.ProxyFilter
+	c.Flags().StringVar(&f.Name, "name", "", "only proxies whose name holds this; * stands for anything")
+	return apiCommand(c, func(c *cobra.Command, call *client.Client, _ []string) (any, error) {
+		list := []api.Proxy{}
+		for p, err := range call.Proxies.List(c.Context(), f) {
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, p)
+		}
+		return list, nil
+	}, func(w io.Writer, v any) {
+		printf(w, "PROXY\tNAME\tDESTINATION\tAPI KEY\tAPPLICATION\n")
+		for _, p := range v.([]api.Proxy) {
+			asked := "asked for"
+			if !p.RequireAuth {
+				asked = "ignored"
+			}
+			printf(w, "%s\t%s\t%s\t%s\t%s\n", plain(p.ID), plain(p.Name), plain(p.DestinationURL), asked, plain(p.ApplicationID))
+		}
+	})
+}
+
+func proxyGetCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "get PROXY", Short: "Print a proxy",
+		Long: `Prints a proxy without its key, and of its configuration only the names: the
+values may be secrets. --json prints all of it, --key the key alone.`,
+		Example: "  PROXY_KEY=$(tokenkeep proxy get PROXY --key)",
+		Args:    cobra.ExactArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	key := c.Flags().Bool("key", false, "print the key alone")
+	return apiCommand(c, func(c *cobra.Command, call *client.Client, args []string) (any, error) {
+		return call.Proxies.Get(c.Context(), args[0])
+	}, func(w io.Writer, v any) {
+		if *key {
+			printf(w, "%s\n", plain(v.(api.Proxy).Key))
+			return
+		}
+		showProxy(w, v)
+	})
+}
+
+func proxyRotateKeyCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "rotate-key PROXY", Short: "Give a proxy a new key; the old one opens nothing from then on",
+		Args: cobra.ExactArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	return apiCommand(c, func(c *cobra.Command, call *client.Client, args []string) (any, error) {
+		return call.Proxies.RotateKey(c.Context(), args[0])
+	}, showProxyWithKey)
+}
+
+func proxyDeleteCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "delete PROXY", Short: "Delete a proxy; there is no way back",
+		Args: cobra.ExactArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	return apiCommand(c, func(c *cobra.Command, call *client.Client, args []string) (any, error) {
+		return deleted, call.Proxies.Delete(c.Context(), args[0])
+	}, func(w io.Writer, _ any) { printf(w, "The proxy is deleted.\n") })
+}
+
+var errHeader = &usageError{errors.New("a header is written as Name: value, and each name once")}
+
+func proxyTryCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "try PROXY", Short: "Print the request that a call would send, every value masked; nothing is sent",
+		Long: `Goes the way of a call with the key of the application, and stops before sending:
+no connection is made, no code runs, and every token shows its mask. Prints the
+request and, for each token, the rule that lets the application use it. It takes
+proxy:read, and the look is in the tenant's log.
+
+Without --as it is a call without an API key, for a proxy that asks for none. The
+body is JSON if it is an object or a list and no Content-Type is given. As nothing
+is sent, no header needs its real secret: arguments are seen by every process.`,
+		Example: `  echo '{"card": "{{ TOKEN }}"}' | tokenkeep proxy try PROXY --as APPLICATION --path /charges --body-file -
+  tokenkeep proxy try PROXY --as APPLICATION --method PUT --path /charges --query dry=1 --header 'Content-Type: text/plain' --body-file body.txt`,
+		Args: cobra.ExactArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	var in api.PreviewProxy
+	c.Flags().StringVar(&in.ApplicationID, "as", "", "id of the application that would call (default: a call without an API key)")
+	c.Flags().StringVar(&in.Method, "method", "", "method (default POST with a body, else GET)")
+	c.Flags().StringVar(&in.Path, "path", "", "what would follow /proxy, from its slash on")
+	c.Flags().StringVar(&in.Query, "query", "", "query")
+	headers := c.Flags().StringArray("header", nil, "header, as Name: value; may be repeated")
+	body := c.Flags().String("body-file", "", "file with the body; - is standard input (default: no body)")
+	return apiCommand(c, func(c *cobra.Command, call *client.Client, args []string) (any, error) {
+		typed, err := readHeaders(&in, *headers)
+		if err != nil {
+			return nil, err
+		}
+		if *body != "" {
+			b, err := bodyFile(c, *body)
+			if err != nil {
+				return nil, err
+			}
+			if !typed && isDocument(b) {
+				in.Headers["Content-Type"] = api.MediaJSON
+			}
+			if in.Body, err = json.Marshal(string(b)); err != nil { // a text, byte for byte
+				return nil, errors.New("the body cannot be written as JSON")
+			}
+		}
+		return call.Proxies.Preview(c.Context(), args[0], in)
+	}, func(_ io.Writer, v any) { printPreview(c.OutOrStdout(), v.(api.ProxyPreview)) })
+}
+
+func bodyFile(c *cobra.Command, name string) ([]byte, error) {
+	if name == "-" {
+		return readInput(c, c.InOrStdin())
+	}
+	return readFile(name, "the body")
+}
+
+// isDocument reports whether a body is an object or a list of JSON.
+func isDocument(b []byte) bool {
+	b = bytes.TrimSpace(b)
+	return json.Valid(b) && (b[0] == '{' || b[0] == '[')
+}
+
+func readHeaders(in *api.PreviewProxy, lines []string) (typed bool, err error) {
+	in.Headers = make(map[string]string, len(lines))
+	for _, line := range lines {
+		name, value, ok := strings.Cut(line, ":")
+		name = strings.TrimSpace(name)
+		if _, twice := in.Headers[name]; !ok || name == "" || twice {
+			return false, errHeader
+		}
+		in.Headers[name] = strings.TrimSpace(value)
+		typed = typed || strings.EqualFold(name, "Content-Type")
+	}
+	return typed, nil
+}
+
+// printPreview prints a request as it would be written, and why it may be sent.
+func printPreview(w io.Writer, p api.ProxyPreview) {
+	printf(w, "%s %s\n", plain(p.Method), plain(p.URL))
+	for _, name := range slices.Sorted(maps.Keys(p.Headers)) {
+		printf(w, "%s: %s\n", plain(name), plain(p.Headers[name]))
+	}
+	if p.Body != "" {
+		printf(w, "\n")
+		for line := range strings.SplitSeq(strings.TrimSuffix(p.Body, "\n"), "\n") {
+			printf(w, "%s\n", plain(strings.ReplaceAll(strings.TrimSuffix(line, "\r"), "\t", "    ")))
+		}
+	}
+	printf(w, "\n")
+	for _, t := range p.Tokens {
+		by := "a plain permission"
+		if t.DecidedBy.Rule != nil {
+			by = "rule " + strconv.Itoa(*t.DecidedBy.Rule) + ", priority " + strconv.Itoa(t.DecidedBy.Priority)
+		}
+		printf(w, "token %s (%s in %s): %s, by %s\n", plain(t.ID), plain(t.Type), plain(strings.Join(t.Containers, " ")), plain(t.Transform), by)
+	}
+	for _, t := range []struct{ what, state string }{{"request", p.RequestTransform}, {"response", p.ResponseTransform}} {
+		if t.state != "" {
+			printf(w, "The %s transform was not run.\n", t.what)
+		}
+	}
+	printf(w, "Nothing was sent.\n")
+}
