@@ -2,14 +2,19 @@ package readme_test
 
 import (
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
+	"github.com/tokenkeep/tokenkeep/test/runtimetest"
 )
 
 // pages are those whose shell blocks are run. A block of JSON or text right
@@ -26,16 +31,21 @@ var pages = map[string]struct {
 	"sessions.md":    {9, 6, nil},
 	"idempotency.md": {5, 4, nil},
 	"access.md":      {6, 5, nil},
+	"proxies.md":     {5, 4, nil},
 }
 
-// block is a fenced block of shell, and what is shown behind it.
-type block struct{ typed, shown string }
+// block is a fenced block of shell, and what is shown behind it. One that is
+// marked as "sh code" takes the runtime for code of tenants.
+type block struct {
+	typed, shown string
+	code         bool
+}
 
-var fenced = regexp.MustCompile("(?s)```sh\n(.*?)```\n(?:\n```(?:json|text)\n(.*?)```\n)?")
+var fenced = regexp.MustCompile("(?s)```sh( code)?\n(.*?)```\n(?:\n```(?:json|text)\n(.*?)```\n)?")
 
 func blocksOf(page string) (list []block) {
 	for _, m := range fenced.FindAllStringSubmatch(page, -1) {
-		list = append(list, block{m[1], m[2]})
+		list = append(list, block{m[2], m[3], m[1] != ""})
 	}
 	return list
 }
@@ -48,52 +58,82 @@ func TestTheExamplesOfThePagesWork(t *testing.T) {
 			t.Skipf("%s is not installed", tool)
 		}
 	}
-	path := "PATH=" + programs(t) + string(os.PathListSeparator) + os.Getenv("PATH")
 	for name, want := range pages {
 		t.Run(name, func(t *testing.T) {
 			page, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
 			if err != nil {
 				t.Fatal(err)
 			}
-			dir := t.TempDir()
-			k := keeptest.Start(t, keeptest.Options{Data: filepath.Join(dir, "data")})
-			if _, _, err := k.Demo(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			blocks := blocksOf(string(page))
-			script, shown := "set -eu -o pipefail\n", 0
-			for i, b := range blocks {
-				if b.shown == "" {
-					b.typed = strings.ReplaceAll(b.typed, "curl -s ", "curl -sS --fail-with-body ")
-				} else {
+			blocks, shown := blocksOf(string(page)), 0
+			for _, b := range blocks {
+				if b.shown != "" {
 					shown++
 				}
-				script += fmt.Sprintf("echo; echo '== %d'\n%s", i, b.typed)
 			}
 			if len(blocks) < want.blocks || shown < want.shown {
 				t.Fatalf("docs/%s has %d examples, and shows what %d of them print: the test looks in the wrong place", name, len(blocks), shown)
 			}
-			cmd := exec.Command("bash", "-c", script)
-			cmd.Dir = dir
-			cmd.Env = append(os.Environ(), path)
-			out, err := cmd.CombinedOutput()
-			if err != nil {
-				t.Fatalf("an example failed: %v\n%s", err, out)
-			}
-			for i, b := range blocks {
-				_, printed, _ := strings.Cut(string(out), fmt.Sprintf("\n== %d\n", i))
-				printed, _, _ = strings.Cut(printed, "\n== ")
-				if !looksLike(printed, b.shown) {
-					t.Errorf("the example\n%sprinted\n%s\nand the page shows\n%s", b.typed, printed, b.shown)
-				}
-			}
-			for _, text := range want.prints {
-				if !strings.Contains(string(out), text) {
-					t.Errorf("the examples printed no %s:\n%s", text, out)
-				}
+			plain := slices.DeleteFunc(slices.Clone(blocks), func(b block) bool { return b.code })
+			paste(t, plain, nil, want.prints)
+			if len(plain) < len(blocks) {
+				t.Run("with code", func(t *testing.T) {
+					paste(t, blocks, map[string]string{"sandbox.level": "reduced", "sandbox.runtime": runtimetest.Find(t).Folder}, want.prints)
+				})
 			}
 		})
 	}
+}
+
+// paste runs blocks in one shell, and compares what they print.
+func paste(t *testing.T, blocks []block, settings map[string]string, prints []string) {
+	t.Helper()
+	dir := t.TempDir()
+	k := keeptest.Start(t, keeptest.Options{Data: filepath.Join(dir, "data"), Settings: settings})
+	if _, _, err := k.Demo(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	script := "set -eu -o pipefail\n"
+	for i, b := range blocks {
+		if b.shown == "" {
+			b.typed = strings.ReplaceAll(b.typed, "curl -s ", "curl -sS --fail-with-body ")
+		}
+		script += fmt.Sprintf("echo; echo '== %d'\n%s", i, b.typed)
+	}
+	cmd := exec.Command("bash", "-c", script)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "PATH="+programs(t)+string(os.PathListSeparator)+os.Getenv("PATH"), "PSP="+mirror(t))
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("an example failed: %v\n%s", err, out)
+	}
+	for i, b := range blocks {
+		_, printed, _ := strings.Cut(string(out), fmt.Sprintf("\n== %d\n", i))
+		printed, _, _ = strings.Cut(printed, "\n== ")
+		if !looksLike(printed, b.shown) {
+			t.Errorf("the example\n%sprinted\n%s\nand the page shows\n%s", b.typed, printed, b.shown)
+		}
+	}
+	for _, text := range prints {
+		if !strings.Contains(string(out), text) {
+			t.Errorf("the examples printed no %s:\n%s", text, out)
+		}
+	}
+}
+
+// mirror is a destination that answers with what it was sent.
+func mirror(t *testing.T) string {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			http.Error(w, "no body", http.StatusBadRequest)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprintf(w, `{"path":%q,"authorization":%q,"body":%s}`, r.URL.Path, r.Header.Get("Authorization"), body)
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
 }
 
 // looksLike compares without spaces; … in what is shown stands for anything.
@@ -118,8 +158,8 @@ func TestWhatIsShownIsCompared(t *testing.T) {
 			t.Errorf("looksLike(%s, %s) = %t", test.printed, test.shown, got)
 		}
 	}
-	got := blocksOf("```sh\na\n```\n\n```json\nb\n```\n\n```sh\nc\n```\nd\n```json\ne\n```\n")
-	if len(got) != 2 || got[0] != (block{"a\n", "b\n"}) || got[1] != (block{"c\n", ""}) {
-		t.Errorf("blocksOf = %q", got)
+	got := blocksOf("```sh\na\n```\n\n```json\nb\n```\n\n```sh code\nc\n```\nd\n```json\ne\n```\n")
+	if len(got) != 2 || got[0] != (block{"a\n", "b\n", false}) || got[1] != (block{"c\n", "", true}) {
+		t.Errorf("blocksOf = %+v", got)
 	}
 }
