@@ -50,7 +50,7 @@ func TestCodeRunsWithoutAServer(t *testing.T) {
 		"its own refusal":   {`const { CustomHttpResponseError } = require('tokenkeep/errors'); module.exports = async () => { throw new CustomHttpResponseError({ status: 402, body: { a: 1 } }) }`, nil, 13, "\"a\": 1", "answered with 402"},
 		"a syntax error":    {`module.exports = async ( => {}`, nil, 13, "", "422"},
 		"no function":       {`module.exports = 1`, nil, 13, "", "does not export a function"},
-		"another shape":     {`module.exports = async () => ({ row: 1 })`, nil, 13, "", "and no other members"},
+		"another shape":     {`module.exports = async () => ({ row: 1 })`, nil, 13, "", "other than raw and tokenize"},
 		"an endless loop":   {`module.exports = async () => { for (;;); }`, []string{"--timeout", "300ms"}, 13, "", "the code timed out"},
 		"a long timeout":    {`module.exports = async () => {}`, []string{"--timeout", "4m"}, 2, "", "value of a flag"},
 		"a list":            {`module.exports = async () => {}`, []string{"--args", list}, 2, "", "--args must hold a JSON object"},
