@@ -51,7 +51,7 @@ func TestCodeRunsWithoutAServer(t *testing.T) {
 		"a syntax error":    {`module.exports = async ( => {}`, nil, 13, "", "422"},
 		"no function":       {`module.exports = 1`, nil, 13, "", "does not export a function"},
 		"another shape":     {`module.exports = async () => ({ row: 1 })`, nil, 13, "", "other than raw and tokenize"},
-		"an endless loop":   {`module.exports = async () => { for (;;); }`, []string{"--timeout", "300ms"}, 13, "", "the code timed out"},
+		"an endless loop":   {`module.exports = async () => { for (;;); }`, []string{"--timeout", "3s"}, 13, "", "the code timed out"},
 		"a long timeout":    {`module.exports = async () => {}`, []string{"--timeout", "4m"}, 2, "", "value of a flag"},
 		"a list":            {`module.exports = async () => {}`, []string{"--args", list}, 2, "", "--args must hold a JSON object"},
 		"a number":          {`module.exports = async () => {}`, []string{"--config", number}, 2, "", "object of texts"},

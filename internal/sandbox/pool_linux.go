@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -172,7 +173,9 @@ func (s *Sandbox) find(ctx context.Context, program Program) (*process, error) {
 	if !closed {
 		deadline, _ := ctx.Deadline()
 		_ = p.control.SetDeadline(deadline)
-		err = p.bind(program)
+		if err = p.bind(program); errors.Is(err, os.ErrDeadlineExceeded) {
+			err = ErrBusy // the process came too late, and nothing has run
+		}
 	}
 	if err != nil {
 		p.kill()
