@@ -40,8 +40,8 @@ type Preview struct {
 
 // Preview shows what a call would send. It takes proxy:read and goes the way of
 // a call, so whatever would end the call ends the preview, but for what only
-// values can tell. It sends nothing, runs no code and opens no token. The look
-// at the proxy is in the log, and so is one at each token.
+// values can tell. It sends nothing, runs no code and sees no value. The look at
+// the proxy is in the log, and so is one at each token.
 func (s *Service) Preview(ctx context.Context, c access.Caller, id string, d Draft) (out Preview, err error) {
 	p, err := s.definitions.Get(ctx, c, id)
 	if err != nil {
@@ -81,6 +81,9 @@ func (s *Service) drafted(ctx context.Context, c access.Caller, p Proxy, d Draft
 	}
 	if !RequireAuth(p) && d.Application != "" {
 		f.Add("application_id", "cannot be given: the proxy asks for no API key")
+	}
+	if d.Path != "" && d.Path[0] != '/' {
+		f.Add("path", "must begin with a slash")
 	}
 	header := make(http.Header, len(d.Header))
 	for name, value := range d.Header {

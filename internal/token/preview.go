@@ -25,10 +25,11 @@ type Previewed struct {
 }
 
 // Preview gathers the tokens that expressions name as Use would for the caller
-// as, and opens none of them: whatever as may see, the data is its mask, and of
-// everything else about a token there is only the shape. So no filter, no error
-// and no length can tell more than the mask does. Each token is in the log as
-// read by c, who was asked for no permission on it.
+// as, and gives none of their values: whatever as may see, the data is its
+// mask, and of everything else about a token there is only the shape. So no
+// filter, no error and no length can tell more than the mask does. Each token,
+// also one that as may not use, is in the log as read by c. On tokens c needs no
+// permission: the caller of Preview has asked for one on what uses them.
 func (s *Service) Preview(ctx context.Context, c, as access.Caller, refs []expression.Reference) (*Used, []Previewed, error) {
 	looked := make(map[string]Previewed)
 	used, err := s.gather(ctx, c, func(row store.Token) (access.Transform, error) {
