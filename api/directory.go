@@ -61,6 +61,7 @@ type ReplaceTenant struct {
 
 // Usage is the answer to GET /tenants/self/reports/usage.
 type Usage struct {
+	TotalTokens int64       `json:"total_tokens"` // again: clients read it in either place
 	TokenReport TokenReport `json:"token_report"`
 }
 

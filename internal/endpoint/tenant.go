@@ -62,7 +62,7 @@ func (s Services) getUsage(w http.ResponseWriter, r *http.Request, c access.Call
 	for kind, n := range u.Tokens {
 		report.MetricsByType[kind] = api.TypeMetrics{Count: n}
 	}
-	return httpapi.WriteJSON(w, http.StatusOK, api.Usage{TokenReport: report})
+	return httpapi.WriteJSON(w, http.StatusOK, api.Usage{TotalTokens: u.Total, TokenReport: report})
 }
 
 func callbackSecretOf(c directory.CallbackSecret) api.CallbackSecret {
