@@ -56,6 +56,9 @@ type TokenFilter struct {
 	IDs      []string // these alone, and in this order
 	Types    []string
 	Metadata map[string]string // all of these, the case of values aside
+	// Container is one that a token has; with "*" behind it, or one under it.
+	Container   string
+	Fingerprint string
 }
 
 func (f TokenFilter) query() url.Values {
@@ -65,6 +68,12 @@ func (f TokenFilter) query() url.Values {
 	}
 	for _, t := range f.Types {
 		q.Add("type", t)
+	}
+	if f.Container != "" {
+		q.Set("container", f.Container)
+	}
+	if f.Fingerprint != "" {
+		q.Set("fingerprint", f.Fingerprint)
 	}
 	for key, value := range f.Metadata {
 		q.Set("metadata."+key, value)

@@ -21,7 +21,7 @@ const testCard = "4242424242424242"
 func TestCallsOfTokensCarryWhatIsDue(t *testing.T) {
 	const list = `{"pagination":{},"data":[]}`
 	ctx := t.Context()
-	filter := client.TokenFilter{IDs: []string{"a&b", "c"}, Types: []string{"card"}, Metadata: map[string]string{"tier.x": "g o"}}
+	filter := client.TokenFilter{IDs: []string{"a&b", "c"}, Types: []string{"card"}, Metadata: map[string]string{"tier.x": "g o"}, Container: "/pci/*", Fingerprint: "f"}
 	cases := map[string]struct {
 		answer string
 		call   func(c *client.Client) error
@@ -41,9 +41,9 @@ func TestCallsOfTokensCarryWhatIsDue(t *testing.T) {
 		}, "PATCH /tokens/a", `{"expires_at":null,"metadata":{"k":null}}`, "application/merge-patch+json", true},
 		"delete": {``, func(c *client.Client) error { return c.Tokens.Delete(ctx, "a") }, "DELETE /tokens/a", "", "", false},
 		"page": {list, func(c *client.Client) error { _, err := c.Tokens.Page(ctx, filter, 2, 50); return err },
-			"GET /tokens?id=a%26b&id=c&metadata.tier.x=g+o&page=2&size=50&type=card", "", "", false},
+			"GET /tokens?container=%2Fpci%2F%2A&fingerprint=f&id=a%26b&id=c&metadata.tier.x=g+o&page=2&size=50&type=card", "", "", false},
 		"page from": {list, func(c *client.Client) error { _, err := c.Tokens.PageFrom(ctx, filter, "x=", 0); return err },
-			"GET /v2/tokens?id=a%26b&id=c&metadata.tier.x=g+o&start=x%3D&type=card", "", "", false},
+			"GET /v2/tokens?container=%2Fpci%2F%2A&fingerprint=f&id=a%26b&id=c&metadata.tier.x=g+o&start=x%3D&type=card", "", "", false},
 		"search": {list, func(c *client.Client) error { _, err := c.Tokens.SearchPage(ctx, "type:card", 2, 0); return err },
 			"POST /tokens/search", `{"query":"type:card","page":2}`, "application/json", false},
 		"search from": {list, func(c *client.Client) error { _, err := c.Tokens.SearchPageFrom(ctx, "type:card", "x", 7); return err },

@@ -149,7 +149,9 @@ var errMetadataFilter = fault.Field("metadata", "must be an object of strings")
 // tokenFilterOf reads the filters of a list. Metadata is asked for in one of
 // three spellings; of a key that stands in several the first counts.
 func tokenFilterOf(q url.Values) (token.Filter, error) {
-	f := token.Filter{IDs: q["id"], Types: q["type"], Metadata: map[string]string{}}
+	f := token.Filter{
+		IDs: q["id"], Types: q["type"], Metadata: map[string]string{}, Container: q.Get("container"), Fingerprint: q.Get("fingerprint"),
+	}
 	ask := func(key, value string) {
 		if _, asked := f.Metadata[key]; !asked {
 			f.Metadata[key] = value

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/tokenkeep/tokenkeep/internal/access"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
@@ -19,6 +20,9 @@ type Filter struct {
 	IDs      []string // these alone, in this order and not newest first
 	Types    []string
 	Metadata map[string]string // all of these, the case of values aside
+	// Container is one that a token has; with "*" behind it, or one under it.
+	Container   string
+	Fingerprint string
 }
 
 var errManyFilters = fault.Field("metadata", "must have at most 50 keys")
@@ -49,11 +53,26 @@ func (f Filter) plan(keys *keyring.Keys) (plan, error) {
 	for key, value := range f.Metadata {
 		source.Terms = append(source.Terms, keys.IndexTerm(termMetadata+key, fold(value)))
 	}
+	if f.Fingerprint != "" {
+		source.Terms = append(source.Terms, keys.IndexTerm(termFingerprint, f.Fingerprint))
+	}
 	p := plan{sources: []store.TokenFilter{source}, asAsked: len(f.IDs) > 0}
-	if len(f.Types) > 0 {
-		p.group = func(g store.TokenGroup) bool { return slices.Contains(f.Types, g.Type) }
+	if len(f.Types) > 0 || f.Container != "" {
+		path, below := strings.CutSuffix(strings.ToLower(f.Container), "/*")
+		if below {
+			path += "/"
+		}
+		p.group = func(g store.TokenGroup) bool {
+			return (len(f.Types) == 0 || slices.Contains(f.Types, g.Type)) && (path == "" || inContainer(g.Containers, path, below))
+		}
 	}
 	return p, nil
+}
+
+// inContainer says whether one of the containers is this one or, with below,
+// under it.
+func inContainer(containers []string, path string, below bool) bool {
+	return slices.ContainsFunc(containers, func(have string) bool { return have == path || below && strings.HasPrefix(have, path) })
 }
 
 // page runs a plan for a page by its number.

@@ -83,11 +83,7 @@ func (q *query) compile(keys *keyring.Keys) *test {
 	case "type":
 		t.group = func(kind string, _ []string) bool { return kind == q.value }
 	case "container":
-		t.group = func(_ string, containers []string) bool {
-			return slices.ContainsFunc(containers, func(path string) bool {
-				return path == q.value || q.below && strings.HasPrefix(path, q.value)
-			})
-		}
+		t.group = func(_ string, containers []string) bool { return inContainer(containers, q.value, q.below) }
 	case "fingerprint":
 		hashed(keys.IndexTerm(termFingerprint, q.value))
 	case "data":

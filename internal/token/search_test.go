@@ -42,6 +42,7 @@ func TestList(t *testing.T) {
 	w := newWorld(t)
 	five(w)
 	c := w.revealing()
+	fingerprint := w.mustGet(c, "t-4").Fingerprint
 	for name, test := range map[string]struct {
 		caller access.Caller
 		filter token.Filter
@@ -49,26 +50,34 @@ func TestList(t *testing.T) {
 		want   string
 		total  int64
 	}{
-		"newest first":           {c, token.Filter{}, store.Page{Limit: 9}, "t-4 t-3 t-2 t-1 t-0", 5},
-		"a page":                 {c, token.Filter{}, store.Page{Offset: 2, Limit: 2}, "t-2 t-1", 5},
-		"past the end":           {c, token.Filter{}, store.Page{Offset: 9, Limit: 2}, "", 5},
-		"by ids, in their order": {c, token.Filter{IDs: []string{"t-1", "t-4", "none", "t-1", "t-0"}}, store.Page{Limit: 9}, "t-1 t-4 t-0", 3},
-		"a page of ids":          {c, token.Filter{IDs: []string{"t-1", "t-4", "t-0"}}, store.Page{Offset: 1, Limit: 1}, "t-4", 3},
-		"by type":                {c, token.Filter{Types: []string{"bank", "card_number"}}, store.Page{Limit: 9}, "t-3 t-0", 2},
-		"by no known type":       {c, token.Filter{Types: []string{"nonsense"}}, store.Page{Limit: 9}, "", 0},
-		"by metadata":            {c, token.Filter{Metadata: map[string]string{"tier": "GOLD"}}, store.Page{Limit: 9}, "t-1 t-0", 2},
-		"by keys as written":     {c, token.Filter{Metadata: map[string]string{"Tier": "gold"}}, store.Page{Limit: 9}, "", 0},
-		"by two keys":            {c, token.Filter{Metadata: map[string]string{"tier": "gold", "n": "ONE"}}, store.Page{Limit: 9}, "t-1", 1},
-		"by all at once":         {c, token.Filter{IDs: []string{"t-0", "t-1"}, Types: []string{"token"}, Metadata: map[string]string{"tier": "gold"}}, store.Page{Limit: 9}, "t-1", 1},
-		"in some containers":     {w.within("/a/"), token.Filter{}, store.Page{Limit: 9}, "t-1", 1},
-		"in two of them":         {w.within("/a/", "/c/"), token.Filter{}, store.Page{Limit: 2}, "t-4 t-2", 3},
-		"ids, in some":           {w.within("/a/"), token.Filter{IDs: []string{"t-4", "t-1"}}, store.Page{Limit: 9}, "t-1", 1},
-		"in none that is used":   {w.within("/z/"), token.Filter{}, store.Page{Limit: 9}, "", 0},
-		"session by id":          {session(w, "id", "t-"), token.Filter{}, store.Page{Offset: 1, Limit: 2}, "t-3 t-2", 5},
-		"session by one id":      {session(w, "id", "t-2"), token.Filter{}, store.Page{Limit: 9}, "t-2", 1},
-		"session by id, by ids":  {session(w, "id", "t-2"), token.Filter{IDs: []string{"t-1", "t-2"}}, store.Page{Limit: 9}, "t-2", 1},
-		"session by container":   {session(w, "container", "/c/"), token.Filter{}, store.Page{Limit: 9}, "t-4", 1},
-		"other tenant":           {w.stranger(), token.Filter{}, store.Page{Limit: 9}, "", 0},
+		"newest first":            {c, token.Filter{}, store.Page{Limit: 9}, "t-4 t-3 t-2 t-1 t-0", 5},
+		"a page":                  {c, token.Filter{}, store.Page{Offset: 2, Limit: 2}, "t-2 t-1", 5},
+		"past the end":            {c, token.Filter{}, store.Page{Offset: 9, Limit: 2}, "", 5},
+		"by ids, in their order":  {c, token.Filter{IDs: []string{"t-1", "t-4", "none", "t-1", "t-0"}}, store.Page{Limit: 9}, "t-1 t-4 t-0", 3},
+		"a page of ids":           {c, token.Filter{IDs: []string{"t-1", "t-4", "t-0"}}, store.Page{Offset: 1, Limit: 1}, "t-4", 3},
+		"by type":                 {c, token.Filter{Types: []string{"bank", "card_number"}}, store.Page{Limit: 9}, "t-3 t-0", 2},
+		"by no known type":        {c, token.Filter{Types: []string{"nonsense"}}, store.Page{Limit: 9}, "", 0},
+		"by metadata":             {c, token.Filter{Metadata: map[string]string{"tier": "GOLD"}}, store.Page{Limit: 9}, "t-1 t-0", 2},
+		"by keys as written":      {c, token.Filter{Metadata: map[string]string{"Tier": "gold"}}, store.Page{Limit: 9}, "", 0},
+		"by two keys":             {c, token.Filter{Metadata: map[string]string{"tier": "gold", "n": "ONE"}}, store.Page{Limit: 9}, "t-1", 1},
+		"by all at once":          {c, token.Filter{IDs: []string{"t-0", "t-1"}, Types: []string{"token"}, Metadata: map[string]string{"tier": "gold"}}, store.Page{Limit: 9}, "t-1", 1},
+		"by container":            {c, token.Filter{Container: "/A/"}, store.Page{Limit: 9}, "t-1", 1},
+		"by container and below":  {c, token.Filter{Container: "/a/*"}, store.Page{Limit: 9}, "t-2 t-1", 2},
+		"by every container":      {c, token.Filter{Container: "/*"}, store.Page{Limit: 9}, "t-4 t-3 t-2 t-1 t-0", 5},
+		"by no container at all":  {c, token.Filter{Container: "a"}, store.Page{Limit: 9}, "", 0},
+		"by a container not mine": {w.within("/c/"), token.Filter{Container: "/a/"}, store.Page{Limit: 9}, "", 0},
+		"by fingerprint":          {c, token.Filter{Fingerprint: fingerprint}, store.Page{Limit: 9}, "t-4", 1},
+		"by both":                 {c, token.Filter{Fingerprint: fingerprint, Container: "/a/*"}, store.Page{Limit: 9}, "", 0},
+		"by part of one":          {c, token.Filter{Fingerprint: fingerprint[1:]}, store.Page{Limit: 9}, "", 0},
+		"in some containers":      {w.within("/a/"), token.Filter{}, store.Page{Limit: 9}, "t-1", 1},
+		"in two of them":          {w.within("/a/", "/c/"), token.Filter{}, store.Page{Limit: 2}, "t-4 t-2", 3},
+		"ids, in some":            {w.within("/a/"), token.Filter{IDs: []string{"t-4", "t-1"}}, store.Page{Limit: 9}, "t-1", 1},
+		"in none that is used":    {w.within("/z/"), token.Filter{}, store.Page{Limit: 9}, "", 0},
+		"session by id":           {session(w, "id", "t-"), token.Filter{}, store.Page{Offset: 1, Limit: 2}, "t-3 t-2", 5},
+		"session by one id":       {session(w, "id", "t-2"), token.Filter{}, store.Page{Limit: 9}, "t-2", 1},
+		"session by id, by ids":   {session(w, "id", "t-2"), token.Filter{IDs: []string{"t-1", "t-2"}}, store.Page{Limit: 9}, "t-2", 1},
+		"session by container":    {session(w, "container", "/c/"), token.Filter{}, store.Page{Limit: 9}, "t-4", 1},
+		"other tenant":            {w.stranger(), token.Filter{}, store.Page{Limit: 9}, "", 0},
 	} {
 		list, total, err := w.tokens.List(t.Context(), test.caller, test.filter, test.page)
 		if err != nil || ids(list) != test.want || total != test.total {
