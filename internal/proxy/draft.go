@@ -64,6 +64,17 @@ func Configuration(p Proxy) jsonvalue.Value {
 	return v
 }
 
+// unserved are members of proxies elsewhere that change what goes out. A proxy
+// that seems to have them and does not would send what nobody wanted sent.
+var unserved = []string{"request_transforms", "response_transforms", "request_reactor_id", "response_reactor_id", "disable_detokenization"}
+
+const notServed = "is not supported here"
+
+// says reports whether a member is there and means something.
+func says(v jsonvalue.Value) bool {
+	return v.IsTrue() || v.Len() > 0 || v.Kind() == jsonvalue.Number || v.Kind() == jsonvalue.String && v.Reveal() != ""
+}
+
 // draft reads a proxy from its wire form. What is wrong is noted in f; whether
 // code parses is asked elsewhere, as that takes time.
 func (s *Service) draft(f *fault.Fields, in jsonvalue.Value) definition.Draft {
@@ -99,8 +110,16 @@ func (s *Service) draft(f *fault.Fields, in jsonvalue.Value) definition.Draft {
 		f.Add(memberRequireAuth, "must be true or false")
 	}
 	contents.Add(memberRequireAuth, auth)
+	for _, member := range unserved {
+		if v, _ := in.Get(member); says(v) {
+			f.Add(member, notServed)
+		}
+	}
 	for _, member := range transforms {
 		transform := object(member)
+		if kind := text(transform, "type", member+".type"); kind != "" && kind != memberCode {
+			f.Add(member+".type", notServed)
+		}
 		if code := text(transform, memberCode, member+"."+memberCode); code != "" {
 			contents.Add(member, emptyObject.With(memberCode, jsonvalue.NewString(code)))
 		}

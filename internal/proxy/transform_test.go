@@ -209,3 +209,27 @@ func TestCodeIsCheckedWhenItIsDefined(t *testing.T) {
 		t.Errorf("Patch = %v, want errors under response_transform.code", err)
 	}
 }
+
+func TestWhatWouldNotBeDoneIsRefused(t *testing.T) {
+	w := newWorld(t)
+	p := w.define(`{"name":"p","destination_url":"https://a.example"}`)
+	for member, given := range map[string]string{
+		"request_transforms":      `"request_transforms":[{"code":"x"}]`,
+		"response_transforms":     `"response_transforms":[{"type":"mask"}]`,
+		"request_reactor_id":      `"request_reactor_id":"00000000-0000-4000-8000-000000000001"`,
+		"response_reactor_id":     `"response_reactor_id":"00000000-0000-4000-8000-000000000001"`,
+		"disable_detokenization":  `"disable_detokenization":true`,
+		"request_transform.type":  `"request_transform":{"type":"tokenize"}`,
+		"response_transform.type": `"response_transform":{"type":"mask","expression":"x"}`,
+	} {
+		_, err := w.Create(t.Context(), w.manager, value(`{"name":"p","destination_url":"https://a.example",`+given+`}`))
+		if got := fault.Of(err).Fields(); len(got) != 1 || len(got[member]) == 0 {
+			t.Errorf("Create with %s = %v, want an error under %s alone", given, err, member)
+		}
+		_, err = w.Patch(t.Context(), w.manager, p.ID, value(`{`+given+`}`))
+		if got := fault.Of(err).Fields(); len(got) != 1 || len(got[member]) == 0 {
+			t.Errorf("Patch with %s = %v, want an error under %s alone", given, err, member)
+		}
+	}
+	w.define(`{"name":"p","destination_url":"https://a.example","request_transforms":[],"response_transforms":null,"request_reactor_id":"","disable_detokenization":false,"unknown":true}`)
+}
