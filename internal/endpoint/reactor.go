@@ -3,6 +3,7 @@ package endpoint
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/url"
 
@@ -116,12 +117,21 @@ func (s Services) deleteReactor(w http.ResponseWriter, r *http.Request, c access
 
 // react runs a reactor. What code does outside cannot be undone, so a request
 // with an idempotency key is marked before the code runs.
-func (s Services) react(r *http.Request, c access.Caller, a *idempotency.Attempt) (answer idempotency.Answer, err error) {
+// invocationOf takes no body for an empty one: everything in it is optional,
+// and some clients then send none.
+func invocationOf(r *http.Request) (reactor.Invocation, error) {
 	in, err := bodyOf(r)
-	if err != nil {
-		return answer, err
+	if errors.Is(err, httpapi.ErrNoBody) {
+		return reactor.Invocation{}, nil
 	}
-	invocation, err := reactor.ParseInvocation(in)
+	if err != nil {
+		return reactor.Invocation{}, err
+	}
+	return reactor.ParseInvocation(in)
+}
+
+func (s Services) react(r *http.Request, c access.Caller, a *idempotency.Attempt) (answer idempotency.Answer, err error) {
+	invocation, err := invocationOf(r)
 	if err != nil {
 		return answer, err
 	}
@@ -156,11 +166,7 @@ func (s Services) react(r *http.Request, c access.Caller, a *idempotency.Attempt
 
 // reactAsync accepts a run whose result is kept until it is asked for.
 func (s Services) reactAsync(r *http.Request, c access.Caller, a *idempotency.Attempt) (answer idempotency.Answer, err error) {
-	in, err := bodyOf(r)
-	if err != nil {
-		return answer, err
-	}
-	invocation, err := reactor.ParseInvocation(in)
+	invocation, err := invocationOf(r)
 	if err != nil {
 		return answer, err
 	}

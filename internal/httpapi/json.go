@@ -20,13 +20,15 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 )
 
+// ErrNoBody says that there is nothing in a body, for those who can do without one.
+var ErrNoBody = fault.New(fault.Invalid, "a body is required")
+
 var (
 	errMediaJSON  = fault.New(fault.MediaType, "the content type must be application/json")
 	errMediaPatch = fault.New(fault.MediaType, "the content type must be application/merge-patch+json")
 	errTooLarge   = fault.New(fault.TooLarge, "the body is too large")
 	errTooSlow    = fault.New(fault.Timeout, "the body did not arrive in time")
 	errCutOff     = fault.New(fault.Invalid, "the body could not be read to its end")
-	errEmptyBody  = fault.New(fault.Invalid, "a body is required")
 	errMalformed  = fault.New(fault.Invalid, "the body is not valid JSON")
 	errUTF8       = fault.New(fault.Invalid, "the body is not valid UTF-8")
 	errDuplicate  = fault.New(fault.Invalid, "the body gives a member twice in one object")
@@ -76,7 +78,7 @@ func (x *exchange) readBody(r *http.Request) ([]byte, error) {
 	}
 	var body bytes.Buffer
 	if _, err := io.CopyN(&body, r.Body, 1); errors.Is(err, io.EOF) {
-		return nil, errEmptyBody // of any content type
+		return nil, ErrNoBody // of any content type
 	} else if err != nil {
 		return nil, x.readFault(err)
 	}
@@ -125,7 +127,7 @@ func checkJSON(body []byte, maxDepth int) error {
 		_, err := d.ReadToken()
 		switch {
 		case errors.Is(err, io.EOF):
-			return errEmptyBody // nothing but space
+			return ErrNoBody // nothing but space
 		case errors.Is(err, jsontext.ErrDuplicateName):
 			return errDuplicate
 		case err != nil && !utf8.Valid(body):
