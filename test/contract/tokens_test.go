@@ -184,6 +184,7 @@ func TestListingTokens(t *testing.T) {
 		"?metadata.tier=GOLD": "t-1 t-0 of 2", "?metadata.tier=gold&metadata.n=1": "t-1 of 1", "?metadata.n=1&metadata.n=0": "t-1 of 1",
 		"?metadata[tier]=gold": "t-1 t-0 of 2", "?metadata%5Btier%5D=gold&metadata%5Bn%5D=0": "t-0 of 1", "?metadata.Tier=gold": " of 0",
 		"?metadata=" + url.QueryEscape(`{"tier":"GOLD","n":"1"}`): "t-1 of 1", "?metadata.tier=gold&type=token": "t-1 of 1", "?unknown=1": "t-2 t-1 t-0 of 3",
+		"?container=/pci/high/": "t-0 of 1", "?container=/PCI/*": "t-0 of 1", "?container=/pci/": " of 0", "?container=/general/*&metadata.tier=gold": "t-1 of 1", "?fingerprint=none": " of 0",
 	} {
 		var page api.List[api.Token]
 		w.server.Call(t, "GET", "/tokens"+query, w.names["server"], "").Into(t, 200, &page)
@@ -226,6 +227,7 @@ func TestListingTokens(t *testing.T) {
 
 	for body, want := range map[string]string{
 		`{"query":"data:ONE"}`: "t-1 of 1", `{"query":"metadata.tier:gold","size":1,"page":2}`: "t-0 of 2", `{"query":"NOT type:token","page":null}`: "t-0 of 1",
+		`{}`: "t-2 t-1 t-0 of 3",
 	} {
 		var page api.List[api.Token]
 		w.server.Call(t, "POST", "/tokens/search", w.names["server"], body).Into(t, 200, &page)
@@ -240,7 +242,7 @@ func TestListingTokens(t *testing.T) {
 		t.Errorf("search from place to place: %+v, %+v", first, second)
 	}
 	for body, want := range map[string]string{
-		`{"query":"type:token AND"}`: refused("query", "is not understood at character 15"), `{}`: refused("query", "is not understood at character 1"),
+		`{"query":"type:token AND"}`: refused("query", "is not understood at character 15"), `{"query":" "}`: refused("query", "is not understood at character 2"),
 		`{"query":5}`: refused("query", "must be a string"), `{"query":"id:a","size":101}`: refused("size", "must be a whole number from 1 to 100"),
 	} {
 		w.step(step{key: "server", call: "POST /tokens/search", body: body, status: 400, want: want})
