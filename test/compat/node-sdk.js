@@ -122,6 +122,10 @@ module.exports = (name, world) => {
     assert.equal(found.length, 3);
   });
 
+  check('tokens.searchV2 without a query finds all', async () => {
+    assert.ok((await user.tokens.searchV2()).data.length > 5);
+  });
+
   check('tokens.tokenize keeps the structure', async () => {
     const made = await user.tokens.tokenize({
       first_name: 'Jane Doe', card: { type: 'card', data: { number: visa, expiration_month: 1, expiration_year: 2031 }, metadata: { aB: 'c' } }, list: ['one value', { type: 'token', data: 'another value' }],
@@ -201,6 +205,12 @@ module.exports = (name, world) => {
     const answer = await user.reactors.react(made.id, { args: { camelCase: `{{ ${id} }}`, snake_case: { n: 1 } } });
     assert.deepEqual(answer.raw, { args: { camelCase: 'secret value', snake_case: { n: 1 } }, configuration: { Key: 'v' } });
     assert.deepEqual((await user.reactors.react(made.id, {})).raw.configuration, { Key: 'v' });
+  });
+
+  check('reactors.react takes no request at all', async () => {
+    const made = await manager.reactors.create({ name: 'bare', code: 'module.exports = async () => ({ raw: 1 })' });
+    assert.equal((await user.reactors.react(made.id)).raw, 1);
+    assert.ok((await user.reactors.reactAsync(made.id)).asyncReactorRequestId);
   });
 
   check('reactors.react returns tokens and uses its client', async () => {
@@ -297,6 +307,22 @@ module.exports = (name, world) => {
     assert.ok((await refused(() => manager.proxies.get(made.id))) instanceof BasisTheory.NotFoundError);
   });
 
+  if (name === 'node-sdk-5') {
+    check('proxies.create refuses what would not be done', async () => {
+      const destinationUrl = `${world.destination}/echo`;
+      for (const [member, more] of Object.entries({
+        response_transforms: { responseTransforms: [{ type: 'mask', matcher: 'regex', expression: '.*', replacement: '*' }] },
+        'response_transform.type': { responseTransform: { type: 'mask', matcher: 'chase_stratus_pan', replacement: '*' } },
+        disable_detokenization: { disableDetokenization: true },
+      })) {
+        const e = await refused(() => manager.proxies.create({ name: 'x', destinationUrl, ...more }));
+        assert.ok(e instanceof BasisTheory.BadRequestError);
+        assert.deepEqual(Object.keys(e.body.errors), [member]);
+      }
+      await manager.proxies.create({ name: 'x', destinationUrl, requestTransforms: [], disableDetokenization: false, responseTransform: { type: 'code', code: 'module.exports = async (req) => req.args' } });
+    });
+  }
+
   check('a proxy that the client made forwards with values', async () => {
     const made = await manager.proxies.create({
       name: 'forward', destinationUrl: `${world.destination}/echo`, configuration: { k: 'v' },
@@ -334,6 +360,12 @@ module.exports = (name, world) => {
     assert.equal(list[0].tenantId, keys.tenant);
     assert.ok(list[0].createdAt instanceof Date);
     assert.equal((await manager.logs.list({ entityId: id, endDate: start })).data.length, 0);
+  });
+
+  check('logs.list up to now shows each entry once', async () => {
+    const until = new Date();
+    const all = await collect(manager.logs.list({ endDate: until, size: 50 }));
+    assert.equal(new Set(all.map((l) => l.id)).size, all.length);
   });
 
   check('logs.getEntityTypes names them', async () => {
