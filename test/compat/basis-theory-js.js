@@ -52,6 +52,14 @@ module.exports = (name, world) => {
     assert.deepEqual((await bt.tokens.retrieve(id)).data, { a: 'aaaaaaaa', b: 'cccccccc' });
   });
 
+  check('tokens.update removes what is null', async () => {
+    const bt = await client('private');
+    const { id } = await text({ metadata: { k: '1', l: '2' }, expiresAt: '2999-01-01T00:00:00Z' });
+    const changed = await bt.tokens.update(id, { metadata: { k: null }, expiresAt: null });
+    assert.deepEqual(changed.metadata, { l: '2' });
+    assert.equal(changed.expiresAt, undefined);
+  });
+
   check('tokens.delete deletes', async () => {
     const bt = await client('private');
     const { id } = await text();
@@ -195,6 +203,16 @@ module.exports = (name, world) => {
     const e = await refused(() => bt.proxy.post({ headers: { 'BT-PROXY-KEY': key }, body: { a: '{{ nobody }}' } }));
     assert.equal(e.status, 400);
     assert.equal(e.data.proxy_error.status, 400);
+  });
+
+  check('proxy takes the key of a session', async () => {
+    const page = await client('public');
+    const { key } = await (await client('management')).proxies.create({ name: 'session', destinationUrl: `${world.destination}/echo` });
+    const session = await page.sessions.create();
+    await (await client('private')).sessions.authorize({ nonce: session.nonce, permissions: ['token:use'] });
+    const { id } = await text();
+    const got = await page.proxy.post({ apiKey: session.sessionKey, headers: { 'BT-PROXY-KEY': key }, body: { a: `{{ ${id} }}` } });
+    assert.deepEqual(JSON.parse(got.body), { a: 'secret value' });
   });
 
   check('logs.list filters', async () => {

@@ -66,6 +66,23 @@ module.exports = (name, world) => {
     assert.deepEqual((await user.tokens.get(made.id)).data, { a: 'aaaaaaaa', b: 'cccccccc' });
   });
 
+  check('tokens.update removes what is null', async () => {
+    const made = await text({ metadata: { k: '1', l: '2' }, expiresAt: '2999-01-01T00:00:00Z' });
+    const changed = await user.tokens.update(made.id, { metadata: { k: null }, expiresAt: null });
+    assert.deepEqual(changed.metadata, { l: '2' });
+    assert.equal(changed.expiresAt, undefined);
+    assert.equal((await user.tokens.get(made.id)).data, 'secret value');
+  });
+
+  check('tokens.create takes expressions for id and mask', async () => {
+    const made = await user.tokens.create({
+      type: 'card', id: '{{ data.number | alias_card: false, true }}', data: { number: visa }, mask: { number: '{{ data.number | reveal_last: 4 }}', kept: 'as is' },
+    });
+    assert.match(made.id, /^\d{12}4242$/);
+    assert.notEqual(made.id, visa);
+    assert.deepEqual(made.data, { number: 'XXXXXXXXXXXX4242', kept: 'as is' });
+  });
+
   check('tokens.delete deletes', async () => {
     const { id } = await text();
     assert.equal(await user.tokens.delete(id), undefined);
@@ -344,6 +361,34 @@ module.exports = (name, world) => {
     assert.equal((await denied.json()).proxy_error.detail, 'The BT-API-KEY header is required');
   });
 
+  check('a proxy without require_auth takes no key, and a session may call one', async () => {
+    const open = await manager.proxies.create({ name: 'open', destinationUrl: `${world.destination}/echo`, requireAuth: false });
+    assert.equal((await fetch(`${world.url}/proxy`, { headers: { 'BT-PROXY-KEY': open.key } })).status, 200);
+    const shut = await manager.proxies.create({ name: 'shut', destinationUrl: `${world.destination}/echo` });
+    const session = await page.sessions.create();
+    await user.sessions.authorize({ nonce: session.nonce, permissions: ['token:use'] });
+    const { id } = await text();
+    const answer = await call(shut.key, { body: `"{{ ${id} }}"`, headers: { 'BT-API-KEY': session.sessionKey } });
+    assert.equal((await answer.json()).body, '"secret value"');
+  });
+
+  check('a browser may send what the clients send', async () => {
+    const preflight = await fetch(`${world.url}/tokens`, {
+      method: 'OPTIONS', headers: { Origin: 'https://shop.example', 'Access-Control-Request-Method': 'POST', 'Access-Control-Request-Headers': 'bt-api-key,bt-client-user-agent,x-fern-language' },
+    });
+    assert.equal(preflight.headers.get('Access-Control-Allow-Origin'), '*');
+    assert.match(preflight.headers.get('Access-Control-Allow-Headers'), /^\*,.* BT-API-KEY/);
+    assert.equal(preflight.headers.get('Access-Control-Allow-Credentials'), null);
+  });
+
+  check('what is not there is a plain 404', async () => {
+    for (const ask of [() => manager.applicationTemplates.list(), () => manager.webhooks.list(), () => manager.tenants.members.list(), () => user.tokenIntents.get('x')]) {
+      const e = await refused(ask);
+      assert.equal(e.statusCode, 404);
+      assert.equal(e.body.title, 'Not Found');
+    }
+  });
+
   check('the ephemeral proxy takes BT-PROXY-URL', async () => {
     const answer = await fetch(`${world.url}/proxy`, { headers: { 'BT-API-KEY': keys.private, 'BT-PROXY-URL': `${world.destination}/echo/there` } });
     assert.equal((await answer.json()).path, '/echo/there');
@@ -477,6 +522,16 @@ module.exports = (name, world) => {
       const first = await make({ idempotencyKey });
       assert.equal((await make({ idempotencyKey })).id, first.id);
       assert.notEqual((await make({ idempotencyKey: randomUUID() })).id, first.id);
+    }
+    const { id } = await manager.reactors.create({ name: 'changed', code: echo, configuration: {} });
+    for (const change of [
+      (o, i) => manager.reactors.patch(id, { name: `patched ${i}` }, o),
+      (o, i) => manager.reactors.update(id, { name: `replaced ${i}`, code: echo, configuration: {} }, o),
+    ]) {
+      const key = randomUUID();
+      await change({ idempotencyKey: key }, 1);
+      await change({ idempotencyKey: key }, 2);
+      assert.match((await manager.reactors.get(id)).name, /1$/);
     }
     const idempotencyKey = randomUUID();
     const once = await page.sessions.create({ idempotencyKey });
