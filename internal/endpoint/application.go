@@ -116,13 +116,19 @@ func (s Services) createKey(r *http.Request, c access.Caller, a *idempotency.Att
 }
 
 func (s Services) listKeys(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+	q, err := httpapi.Query(r)
+	if err != nil {
+		return err
+	}
 	list, err := s.Directory.Keys(r.Context(), c, r.PathValue("id"))
 	if err != nil {
 		return err
 	}
-	out := make([]api.Key, len(list))
-	for i, k := range list {
-		out[i] = keyOf(k)
+	out := make([]api.Key, 0, len(list))
+	for _, k := range list {
+		if !q.Has("id") || slices.Contains(q["id"], k.ID) {
+			out = append(out, keyOf(k))
+		}
 	}
 	return httpapi.WriteJSON(w, http.StatusOK, out)
 }

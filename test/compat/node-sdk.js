@@ -450,6 +450,7 @@ module.exports = (name, world) => {
     assert.match(made.key, /^key_/);
     assert.equal((await as(made.key).applications.getByKey()).id, id);
     assert.equal((await manager.applicationKeys.list(id)).length, 2);
+    assert.deepEqual((await manager.applicationKeys.list(id, { id: [made.id] })).map((k) => k.id), [made.id]);
     const got = await manager.applicationKeys.get(id, made.id);
     assert.equal(got.id, made.id);
     assert.equal(got.key, undefined);

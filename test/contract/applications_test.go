@@ -100,6 +100,8 @@ func TestKeys(t *testing.T) {
 		step{name: "a fourth", call: "POST /applications/{app}/keys", status: 409,
 			want: problem(409, "the application has as many keys as it may have: delete one first")},
 		step{name: "the list shows none of them", call: "GET /applications/{app}/keys", status: 200, want: `[` + first + `,` + second + `,` + third + `]`},
+		step{name: "those asked for", call: "GET /applications/{app}/keys?id={k3}&id={k1}&id=none", status: 200, want: `[` + first + `,` + third + `]`},
+		step{name: "none that is asked for", call: "GET /applications/{app}/keys?id=none", status: 200, want: `[]`},
 		step{call: "GET /applications/{app}/keys/{k2}", status: 200, want: second},
 		step{name: "the second key is its application's", call: "GET /applications/key", key: "key2", status: 200,
 			want: `{` + web + `"keys":[` + first + `,` + second + `,` + third + `],` + made + `}`},
