@@ -68,7 +68,9 @@ func TestExistingClientsWorkUnmodified(t *testing.T) {
 	for _, name := range clients {
 		w.Keys[name] = keysOf(t, s)
 	}
-	for _, r := range run(t, node, w) {
+	results := run(t, node, w)
+	t.Run("the page names every check", func(t *testing.T) { checkPage(t, results) })
+	for _, r := range results {
 		t.Run(r.Name, func(t *testing.T) {
 			if r.Error != "" {
 				t.Error(r.Error)
