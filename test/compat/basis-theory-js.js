@@ -224,6 +224,20 @@ module.exports = (name, world) => {
     assert.equal(list.pagination.totalItems, 1);
   });
 
+  check('logs.list takes days and times without an offset', async () => {
+    const bt = await client('management');
+    const { id } = await text();
+    for (const [startDate, n] of Object.entries({ '2024-01-01': 1, '2024-01-01T00:00:00': 1, '2024-01-01T00:00:00+02:00': 1, '2999-01-01': 0 })) {
+      assert.equal((await bt.logs.list({ entityId: id, startDate })).data.length, n, startDate);
+    }
+  });
+
+  check('tokens.create takes the dates of the contract', async () => {
+    const made = await text({ expiresAt: '8/26/2099 7:23:57 PM -07:00' });
+    assert.equal(new Date(made.expiresAt).toISOString(), '2099-08-27T02:23:57.000Z');
+    assert.equal(new Date((await text({ expiresAt: '8/26/2099' })).expiresAt).toISOString(), '2099-08-26T00:00:00.000Z');
+  });
+
   check('applications are made, read, listed, replaced and deleted', async () => {
     const bt = await client('management');
     const application = await bt.applications.create({ name: 'a', type: 'private', rules: [{ description: 'd', priority: 1, container: '/pci/', transform: 'mask', permissions: ['token:read'] }], expiresAt: '2999-01-01T00:00:00Z' });

@@ -255,9 +255,29 @@ module.exports = (name, world) => {
     const thrown = await refused(async () => user.reactors.react(await define('module.exports = async () => { throw new Error("boom") }'), { args: {} }));
     assert.ok(thrown instanceof BasisTheory.UnprocessableEntityError);
     assert.equal(thrown.body.status, 422);
+    const newer = await refused(async () => user.reactors.react(await define('module.exports = async () => ({ body: { a: 1 }, headers: {} })'), { args: {} }));
+    assert.ok(newer instanceof BasisTheory.UnprocessableEntityError);
     const missing = await refused(async () => user.reactors.react(await define(echo), { args: { a: '{{ nobody }}' } }));
     assert.ok(missing instanceof BasisTheory.BadRequestError);
     assert.equal((await refused(() => user.reactors.react(randomUUID(), { args: {} }))).statusCode, 404);
+  });
+
+  check('reactors.react gives an answer of the code as it is', async () => {
+    const made = await manager.reactors.create({
+      name: 'own', configuration: {},
+      code: "const { CustomHttpResponseError } = require('@basis-theory/basis-theory-reactor-formulas-sdk-js'); module.exports = async ({ args }) => { throw new CustomHttpResponseError({ status: args.status, headers: { 'X-Own': 'y' }, body: { raw: { mine: true } } }) }",
+    });
+    assert.deepEqual((await user.reactors.react(made.id, { args: { status: 200 } })).raw, { mine: true });
+    const e = await refused(() => user.reactors.react(made.id, { args: { status: 418 } }));
+    assert.equal(e.statusCode, 418);
+    assert.deepEqual(e.body, { raw: { mine: true } });
+  });
+
+  check('tokens.detokenize says what it could not find', async () => {
+    const e = await refused(() => user.tokens.detokenize({ a: '{{ nobody }}' }));
+    assert.ok(e instanceof BasisTheory.BadRequestError);
+    assert.match(e.body.detail, /nobody/);
+    assert.ok((await refused(() => page.tokens.detokenize({ a: `{{ mine-${name} }}` }))) instanceof BasisTheory.ForbiddenError);
   });
 
   check('reactors.react does not run code that failed again', async () => {
@@ -545,6 +565,9 @@ module.exports = (name, world) => {
     if (name === 'node-sdk-5') {
       const { rawResponse } = await traced.tokens.tokenize({ a: 'traced value' }).withRawResponse();
       assert.equal(rawResponse.headers.get('BT-TRACE-ID'), `trace-${name}`);
+      const again = { idempotencyKey: randomUUID() };
+      await user.tokens.tokenize({ a: 'once' }, again);
+      assert.equal((await user.tokens.tokenize({ a: 'once' }, again).withRawResponse()).rawResponse.headers.get('BT-IDEMPOTENT-REPLAYED'), 'true');
     }
   });
 };
