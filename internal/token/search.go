@@ -24,9 +24,6 @@ func (s *Service) SearchFrom(ctx context.Context, c access.Caller, text, start s
 
 func searchFor(text string) func(*keyring.Keys) (plan, error) {
 	return func(keys *keyring.Keys) (plan, error) {
-		if text == "" { // as clients leave it out to see everything
-			return plan{sources: []store.TokenFilter{{}}}, nil
-		}
 		q, err := parseQuery(text)
 		if err != nil {
 			return plan{}, err

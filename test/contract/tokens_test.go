@@ -227,7 +227,6 @@ func TestListingTokens(t *testing.T) {
 
 	for body, want := range map[string]string{
 		`{"query":"data:ONE"}`: "t-1 of 1", `{"query":"metadata.tier:gold","size":1,"page":2}`: "t-0 of 2", `{"query":"NOT type:token","page":null}`: "t-0 of 1",
-		`{}`: "t-2 t-1 t-0 of 3",
 	} {
 		var page api.List[api.Token]
 		w.server.Call(t, "POST", "/tokens/search", w.names["server"], body).Into(t, 200, &page)
@@ -242,7 +241,7 @@ func TestListingTokens(t *testing.T) {
 		t.Errorf("search from place to place: %+v, %+v", first, second)
 	}
 	for body, want := range map[string]string{
-		`{"query":"type:token AND"}`: refused("query", "is not understood at character 15"), `{"query":" "}`: refused("query", "is not understood at character 2"),
+		`{"query":"type:token AND"}`: refused("query", "is not understood at character 15"), `{}`: refused("query", "is not understood at character 1"),
 		`{"query":5}`: refused("query", "must be a string"), `{"query":"id:a","size":101}`: refused("size", "must be a whole number from 1 to 100"),
 	} {
 		w.step(step{key: "server", call: "POST /tokens/search", body: body, status: 400, want: want})
