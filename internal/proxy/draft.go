@@ -8,38 +8,24 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/jsonvalue"
 )
 
-// The members of a proxy's contents, and of its wire form.
+// The members of a proxy's contents, and of its wire form, beside those that
+// all definitions have.
 const (
-	memberName          = "name"
-	memberKey           = "key"
-	memberDestination   = "destination_url"
-	memberRequireAuth   = "require_auth"
-	memberRequest       = "request_transform"
-	memberResponse      = "response_transform"
-	memberCode          = "code"
-	memberConfiguration = "configuration"
-	memberApplication   = "application"
-	memberID            = "id"
-)
-
-var (
-	errNotObject = fault.New(fault.Invalid, "the body must be a JSON object")
-	emptyObject  = new(jsonvalue.Builder).Value()
+	memberKey         = "key"
+	memberDestination = "destination_url"
+	memberRequireAuth = "require_auth"
+	memberRequest     = "request_transform"
+	memberResponse    = "response_transform"
 )
 
 // transforms are the members that hold code.
 var transforms = []string{memberRequest, memberResponse}
 
-func textOf(v jsonvalue.Value, name string) string {
-	member, _ := v.Get(name)
-	return member.Reveal()
-}
-
 // Key returns the key by which a proxy is called.
-func Key(p Proxy) string { return textOf(p.Contents, memberKey) }
+func Key(p Proxy) string { return definition.Member(p.Contents, memberKey) }
 
 // Destination returns where a proxy leads.
-func Destination(p Proxy) string { return textOf(p.Contents, memberDestination) }
+func Destination(p Proxy) string { return definition.Member(p.Contents, memberDestination) }
 
 // RequireAuth reports whether a proxy asks for an API key beside its own.
 func RequireAuth(p Proxy) bool {
@@ -55,12 +41,12 @@ func ResponseTransform(p Proxy) string { return code(p.Contents, memberResponse)
 
 func code(contents jsonvalue.Value, member string) string {
 	transform, _ := contents.Get(member)
-	return textOf(transform, memberCode)
+	return definition.Member(transform, definition.MemberCode)
 }
 
 // Configuration returns what the code may read, an object of texts.
 func Configuration(p Proxy) jsonvalue.Value {
-	v, _ := p.Contents.Get(memberConfiguration)
+	v, _ := p.Contents.Get(definition.MemberConfiguration)
 	return v
 }
 
@@ -78,25 +64,10 @@ func says(v jsonvalue.Value) bool {
 // draft reads a proxy from its wire form. What is wrong is noted in f; whether
 // code parses is asked elsewhere, as that takes time.
 func (s *Service) draft(f *fault.Fields, in jsonvalue.Value) definition.Draft {
-	text := func(v jsonvalue.Value, name, path string) string {
-		member, _ := v.Get(name)
-		if !member.IsNull() && member.Kind() != jsonvalue.String {
-			f.Add(path, "must be a string")
-			return ""
-		}
-		return member.Reveal()
-	}
-	object := func(name string) jsonvalue.Value {
-		member, _ := in.Get(name)
-		if !member.IsNull() && member.Kind() != jsonvalue.Object {
-			f.Add(name, "must be an object")
-		}
-		return member
-	}
 	var contents jsonvalue.Builder
-	name := text(in, memberName, memberName)
+	name := definition.Text(f, in, definition.MemberName, definition.MemberName)
 	definition.CheckName(f, name)
-	destination := text(in, memberDestination, memberDestination)
+	destination := definition.Text(f, in, memberDestination, memberDestination)
 	if destination == "" {
 		f.Add(memberDestination, "is required")
 	} else if _, err := s.destinations.Check(destination); err != nil {
@@ -116,34 +87,29 @@ func (s *Service) draft(f *fault.Fields, in jsonvalue.Value) definition.Draft {
 		}
 	}
 	for _, member := range transforms {
-		transform := object(member)
-		if kind := text(transform, "type", member+".type"); kind != "" && kind != memberCode {
+		transform := definition.Object(f, in, member)
+		if kind := definition.Text(f, transform, "type", member+".type"); kind != "" && kind != definition.MemberCode {
 			f.Add(member+".type", notServed)
 		}
-		if code := text(transform, memberCode, member+"."+memberCode); code != "" {
-			contents.Add(member, emptyObject.With(memberCode, jsonvalue.NewString(code)))
+		if code := definition.Text(f, transform, definition.MemberCode, member+"."+definition.MemberCode); code != "" {
+			contents.Add(member, definition.EmptyObject.With(definition.MemberCode, jsonvalue.NewString(code)))
 		}
 	}
-	configuration := object(memberConfiguration)
+	configuration := definition.WithoutNulls(definition.Object(f, in, definition.MemberConfiguration))
 	if configuration.IsNull() {
-		configuration = emptyObject
-	}
-	for name, value := range configuration.Members() {
-		if value.IsNull() { // null means absent
-			configuration = configuration.Without(name)
-		}
+		configuration = definition.EmptyObject
 	}
 	definition.CheckConfiguration(f, configuration)
-	contents.Add(memberConfiguration, configuration)
+	contents.Add(definition.MemberConfiguration, configuration)
 	return definition.Draft{
-		Name: name, ApplicationID: text(object(memberApplication), memberID, memberApplication+"."+memberID), Contents: contents.Value(),
+		Name: name, ApplicationID: definition.Application(f, in), Contents: contents.Value(),
 	}
 }
 
 // checked is draft with its code parsed.
 func (s *Service) checked(ctx context.Context, in jsonvalue.Value) (definition.Draft, error) {
 	if in.Kind() != jsonvalue.Object {
-		return definition.Draft{}, errNotObject
+		return definition.Draft{}, definition.ErrNotObject
 	}
 	var f fault.Fields
 	d := s.draft(&f, in)
@@ -156,7 +122,7 @@ func (s *Service) checked(ctx context.Context, in jsonvalue.Value) (definition.D
 func (s *Service) checkCode(ctx context.Context, f *fault.Fields, contents jsonvalue.Value) error {
 	for _, member := range transforms {
 		if code := code(contents, member); code != "" {
-			if err := s.scripts.Check(ctx, f, member+"."+memberCode, code, definition.MaxCode); err != nil {
+			if err := s.scripts.Check(ctx, f, member+"."+definition.MemberCode, code, definition.MaxCode); err != nil {
 				return err
 			}
 		}
@@ -174,7 +140,7 @@ func (s *Service) checkedPatch(ctx context.Context, patch jsonvalue.Value) (json
 		if given && transform.Kind() == jsonvalue.Object && transform.Len() == 0 {
 			patch = patch.With(member, jsonvalue.Value{})
 		}
-		if text, _ := transform.Get(memberCode); text.Kind() == jsonvalue.String {
+		if text, _ := transform.Get(definition.MemberCode); text.Kind() == jsonvalue.String {
 			code.Add(member, transform)
 		}
 	}
@@ -188,13 +154,4 @@ func keepKey(d definition.Draft, old Proxy) definition.Draft {
 	key, _ := old.Contents.Get(memberKey)
 	d.Contents = d.Contents.With(memberKey, key)
 	return d
-}
-
-// wireForm is what a merge patch changes.
-func wireForm(p Proxy) jsonvalue.Value {
-	v := p.Contents.Without(memberKey).With(memberName, jsonvalue.NewString(p.Name))
-	if p.ApplicationID != "" {
-		v = v.With(memberApplication, emptyObject.With(memberID, jsonvalue.NewString(p.ApplicationID)))
-	}
-	return v
 }

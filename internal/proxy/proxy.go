@@ -84,8 +84,10 @@ func New(s store.Store, ring *keyring.Ring, tokens *token.Service, scripts Scrip
 	}
 	o.HeaderPrefix = strings.ToUpper(o.HeaderPrefix)
 	return &Service{
-		definitions: definition.New(kind, s, ring, o.Now, func(contents jsonvalue.Value) secret.Text { return secret.NewText(textOf(contents, memberKey)) }),
-		store:       s, tokens: tokens, scripts: scripts, destinations: destinations, options: o,
+		definitions: definition.New(kind, s, ring, o.Now, func(contents jsonvalue.Value) secret.Text {
+			return secret.NewText(definition.Member(contents, memberKey))
+		}),
+		store: s, tokens: tokens, scripts: scripts, destinations: destinations, options: o,
 	}
 }
 
@@ -154,14 +156,14 @@ func (s *Service) Patch(ctx context.Context, c access.Caller, id string, patch j
 		return Proxy{}, err
 	}
 	if patch.Kind() != jsonvalue.Object {
-		return Proxy{}, errNotObject
+		return Proxy{}, definition.ErrNotObject
 	}
 	patch, err := s.checkedPatch(ctx, patch)
 	if err != nil {
 		return Proxy{}, err
 	}
 	return s.definitions.Change(ctx, c, id, audit.Update, func(old Proxy) (definition.Draft, error) {
-		merged, err := jsonvalue.MergePatch(wireForm(old), patch)
+		merged, err := jsonvalue.MergePatch(definition.WireForm(old).Without(memberKey), patch)
 		if err != nil {
 			return definition.Draft{}, err
 		}
@@ -176,7 +178,7 @@ func (s *Service) RotateKey(ctx context.Context, c access.Caller, id string, las
 	if err := c.Require(access.ProxyUpdate); err != nil {
 		return Proxy{}, err
 	}
-	fresh, err := s.withNewKey(c.Tenant(), emptyObject)
+	fresh, err := s.withNewKey(c.Tenant(), definition.EmptyObject)
 	if err != nil {
 		return Proxy{}, err
 	}

@@ -38,10 +38,10 @@ const (
 var errCallback = fault.Field("callback_url", "is not an address that this service may call")
 
 func (s *Service) checkCallback(address string) error {
-	if s.checkURL == nil {
+	if s.parts.CheckURL == nil {
 		return errCallback
 	}
-	if err := s.checkURL(address); err != nil {
+	if err := s.parts.CheckURL(address); err != nil {
 		if told := fault.Of(err); told.Kind() == fault.Invalid {
 			var f fault.Fields
 			f.Add("callback_url", told.Detail())
@@ -54,7 +54,7 @@ func (s *Service) checkCallback(address string) error {
 
 // callerOf is who asked for a run, with the rights of this moment.
 func (s *Service) callerOf(ctx context.Context, tenant string, j job) (access.Caller, error) {
-	c, err := s.acting(ctx, tenant, j.application, j.session)
+	c, err := s.parts.Acting(ctx, tenant, j.application, j.session)
 	if err != nil {
 		if isFault(err) {
 			return c, errNoCaller
@@ -66,7 +66,7 @@ func (s *Service) callerOf(ctx context.Context, tenant string, j job) (access.Ca
 
 // problem is the error body of a run that failed.
 func (s *Service) problem(err error, j job) result {
-	p := s.problemOf(err, j.origin.TraceID)
+	p := s.parts.Problem(err, j.origin.TraceID)
 	body, _ := json.Marshal(p) // texts and numbers: it cannot fail
 	return result{p.Status, body}
 }
@@ -78,7 +78,7 @@ func (s *Service) deliver(ctx context.Context, keys *keyring.Keys, h hold, p sto
 		res := s.problem(errTooLate, j)
 		j.status, j.payload = res.status, res.body
 	}
-	secrets, err := s.secrets(ctx, keys.Tenant())
+	secrets, err := s.parts.Secrets(ctx, keys.Tenant())
 	if err != nil { // our own trouble does not use a try up
 		return errors.Join(fmt.Errorf("get callback secrets: %w", err), s.giveBack(ctx, h, lease))
 	}
@@ -90,16 +90,16 @@ func (s *Service) deliver(ctx context.Context, keys *keyring.Keys, h hold, p sto
 		return s.giveBack(ctx, h, 0)
 	case h.claim >= deliveryTries:
 		s.givenUp.Inc()
-		s.log.Warn("a callback was given up", "request", p.ID, "tries", h.claim)
+		s.options.Logger.Warn("a callback was given up", "request", p.ID, "tries", h.claim)
 	default:
 		wait := firstWait << (h.claim - 1)
 		wait += time.Duration(rand.Int64N(int64(wait / 10)))
-		return s.move(ctx, h, s.now().Add(wait), h.claim)
+		return s.move(ctx, h, s.options.Now().Add(wait), h.claim)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settling)
 	defer cancel()
 	// Whoever else may hold it by now need not deliver it again.
-	err = s.store.Update(ctx, keys.Tenant(), func(tx store.Tx) error { return tx.DeleteParcel(ctx, p.Kind, p.ID) })
+	err = s.parts.Store.Update(ctx, keys.Tenant(), func(tx store.Tx) error { return tx.DeleteParcel(ctx, p.Kind, p.ID) })
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
@@ -120,16 +120,16 @@ func (s *Service) send(ctx context.Context, tenant string, secrets []secret.Text
 	if err != nil {
 		return errNotTaken // its words repeat the address
 	}
-	stamp := strconv.FormatInt(s.now().Unix(), 10)
+	stamp := strconv.FormatInt(s.options.Now().Unix(), 10)
 	r.Header.Set("Content-Type", api.MediaJSON)
 	r.Header.Set("User-Agent", "tokenkeep")
-	r.Header.Set(api.Header(s.prefix, api.TraceID), j.origin.TraceID)
-	r.Header.Set(api.Header(s.prefix, api.ReactorID), p.Group)
-	r.Header.Set(api.Header(s.prefix, api.RequestID), p.ID)
+	r.Header.Set(api.Header(s.options.HeaderPrefix, api.TraceID), j.origin.TraceID)
+	r.Header.Set(api.Header(s.options.HeaderPrefix, api.ReactorID), p.Group)
+	r.Header.Set(api.Header(s.options.HeaderPrefix, api.RequestID), p.ID)
 	r.Header.Set("Webhook-Id", p.ID)
 	r.Header.Set("Webhook-Timestamp", stamp)
 	r.Header.Set("Webhook-Signature", sign(secrets, p.ID, stamp, body))
-	answer, err := s.transport(tenant, deliveryTime).RoundTrip(r)
+	answer, err := s.parts.Transport(tenant, deliveryTime).RoundTrip(r)
 	if err != nil {
 		return errNotTaken
 	}

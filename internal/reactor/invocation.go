@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/tokenkeep/tokenkeep/internal/definition"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/jsonvalue"
 )
@@ -26,7 +27,7 @@ type Invocation struct {
 // ParseInvocation reads an invocation from its wire form.
 func ParseInvocation(body jsonvalue.Value) (in Invocation, err error) {
 	if body.Kind() != jsonvalue.Object {
-		return in, errNotObject
+		return in, definition.ErrNotObject
 	}
 	var f fault.Fields
 	in.Args, _ = body.Get("args")

@@ -82,7 +82,7 @@ var errDecode = errors.New("decode a job")
 
 // open reads a job from its parcel.
 func (s *Service) open(ctx context.Context, keys *keyring.Keys, p store.Parcel) (j job, err error) {
-	plain, err := s.ring.OpenParcel(ctx, keys, p)
+	plain, err := s.parts.Ring.OpenParcel(ctx, keys, p)
 	if err != nil {
 		return j, fmt.Errorf("open a job: %w", err)
 	}
@@ -119,7 +119,7 @@ func (s *Service) open(ctx context.Context, keys *keyring.Keys, p store.Parcel) 
 		j.gone = true
 		return j, nil
 	}
-	j.payload, err = s.ring.OpenShortLived(ctx, keys.Tenant(), 0, p.Record(), keyring.FieldParcelShortLived, sealed)
+	j.payload, err = s.parts.Ring.OpenShortLived(ctx, keys.Tenant(), 0, p.Record(), keyring.FieldParcelShortLived, sealed)
 	if errors.Is(err, keyring.ErrGone) {
 		j.gone, err = true, nil
 	}
@@ -185,7 +185,7 @@ func (s *Service) Start(ctx context.Context, c access.Caller, id string, in Invo
 			return "", err
 		}
 	}
-	keys, err := s.ring.For(ctx, c.Tenant())
+	keys, err := s.parts.Ring.For(ctx, c.Tenant())
 	if err != nil {
 		return "", fmt.Errorf("get keys: %w", err)
 	}
@@ -195,13 +195,13 @@ func (s *Service) Start(ctx context.Context, c access.Caller, id string, in Invo
 	}
 	j := job{
 		callback: in.Callback, timeout: in.Timeout, application: c.Application(), session: c.Session(), origin: c.Origin(),
-		depth: script.Depth(ctx), payload: inputOf(r, s.maxBody).AppendJSON(nil),
+		depth: script.Depth(ctx), payload: inputOf(r, s.options.MaxBody).AppendJSON(nil),
 	}
 	defer clear(j.payload)
 	if j.timeout == 0 {
 		j.timeout = asyncDefault
 	}
-	now := s.now()
+	now := s.options.Now()
 	p := store.Parcel{
 		Kind: store.ParcelJob, ID: access.NewID(), Group: id, Owner: ownerOf(c),
 		CreatedAt: store.At(now), DueAt: store.At(now), ExpiresAt: store.At(now.Add(jobLife)), Version: 1,
@@ -209,7 +209,7 @@ func (s *Service) Start(ctx context.Context, c access.Caller, id string, in Invo
 	if err := seal(keys, &p, r.epoch, j); err != nil {
 		return "", err
 	}
-	err = s.store.Update(ctx, c.Tenant(), func(tx store.Tx) error {
+	err = s.parts.Store.Update(ctx, c.Tenant(), func(tx store.Tx) error {
 		if err := tx.InsertParcel(ctx, p); err != nil {
 			return fmt.Errorf("insert a job: %w", err)
 		}
@@ -235,16 +235,16 @@ func (s *Service) Result(ctx context.Context, c access.Caller, id, request strin
 	if err := c.RequireSomewhere(access.TokenUse); err != nil {
 		return 0, nil, err
 	}
-	keys, err := s.ring.For(ctx, c.Tenant())
+	keys, err := s.parts.Ring.For(ctx, c.Tenant())
 	if err != nil {
 		return 0, nil, fmt.Errorf("get keys: %w", err)
 	}
 	var p store.Parcel
-	err = s.store.View(ctx, c.Tenant(), func(tx store.Tx) (err error) {
+	err = s.parts.Store.View(ctx, c.Tenant(), func(tx store.Tx) (err error) {
 		p, err = tx.Parcel(ctx, store.ParcelResult, request)
 		return err
 	})
-	if errors.Is(err, store.ErrNotFound) || err == nil && (p.Group != id || p.Owner != ownerOf(c) || p.ExpiresAt <= store.At(s.now())) {
+	if errors.Is(err, store.ErrNotFound) || err == nil && (p.Group != id || p.Owner != ownerOf(c) || p.ExpiresAt <= store.At(s.options.Now())) {
 		return 0, nil, errNoResult
 	}
 	if err != nil {

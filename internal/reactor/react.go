@@ -77,12 +77,12 @@ func (s *Service) prepare(ctx context.Context, c access.Caller, id string, args 
 	if err != nil {
 		return r, err
 	}
-	used, err := s.tokens.Use(ctx, c, token.User{Type: audit.Reactor, ID: id}, doc.IDs())
+	used, err := s.parts.Tokens.Use(ctx, c, token.User{Type: audit.Reactor, ID: id}, doc.IDs())
 	if err != nil {
 		return r, err
 	}
 	r.epoch = used.Epoch()
-	expanded, err := doc.Resolve(used.Lookup(), expression.NewBudget(s.maxBody))
+	expanded, err := doc.Resolve(used.Lookup(), expression.NewBudget(s.options.MaxBody))
 	if err != nil {
 		return r, err
 	}
@@ -177,7 +177,7 @@ func (k kept) keeps(out Response) bool {
 // runs, r.epoch is the key under which the answer belongs.
 func (s *Service) run(ctx context.Context, c access.Caller, r *ready, timeout time.Duration, finish func(store.Tx, Response) error, k kept) (out Response, err error) {
 	ctx, seen := keyring.Watched(ctx)
-	ran, err := s.scripts.Run(ctx, program(r.reactor), script.Call{
+	ran, err := s.parts.Scripts.Run(ctx, program(r.reactor), script.Call{
 		Entry: entry, Args: r.args, Configuration: Configuration(r.reactor), Timeout: timeout, Origin: c.Origin(), Protected: r.protected, HideAll: r.hideAll, Carry: seen.Over,
 	})
 	if epoch := seen.Oldest(); epoch != nil && (r.epoch == nil || epoch.Epoch() < r.epoch.Epoch()) {
@@ -189,7 +189,7 @@ func (s *Service) run(ctx context.Context, c access.Caller, r *ready, timeout ti
 	if err != nil && !errors.As(err, &out.Custom) {
 		return out, err
 	}
-	if r.keys, err = s.ring.For(ctx, c.Tenant()); err != nil {
+	if r.keys, err = s.parts.Ring.For(ctx, c.Tenant()); err != nil {
 		return out, fmt.Errorf("get keys: %w", err)
 	}
 	if out.Custom != nil {
@@ -209,7 +209,7 @@ func (s *Service) run(ctx context.Context, c access.Caller, r *ready, timeout ti
 		}
 		return out, nil
 	}
-	out.Tokens, err = s.tokens.Tokenize(ctx, c, tokenize, func(tx store.Tx, tokens jsonvalue.Value) error {
+	out.Tokens, err = s.parts.Tokens.Tokenize(ctx, c, tokenize, func(tx store.Tx, tokens jsonvalue.Value) error {
 		out.Tokens = tokens
 		return finish(tx, out)
 	})
@@ -234,7 +234,7 @@ func CheckResult(v jsonvalue.Value) error {
 
 // keep runs finish where no other transaction does.
 func (s *Service) keep(ctx context.Context, c access.Caller, out Response, finish func(store.Tx, Response) error) error {
-	if err := s.store.Update(ctx, c.Tenant(), func(tx store.Tx) error { return finish(tx, out) }); err != nil {
+	if err := s.parts.Store.Update(ctx, c.Tenant(), func(tx store.Tx) error { return finish(tx, out) }); err != nil {
 		return fmt.Errorf("keep the answer of a run: %w", err)
 	}
 	return nil

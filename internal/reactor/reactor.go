@@ -39,15 +39,6 @@ var kind = definition.Kind{
 	Create: access.ReactorCreate, Read: access.ReactorRead, Update: access.ReactorUpdate, Delete: access.ReactorDelete,
 }
 
-// The members of a reactor's contents, and of its wire form.
-const (
-	memberName          = "name"
-	memberCode          = "code"
-	memberConfiguration = "configuration"
-	memberApplication   = "application"
-	memberID            = "id"
-)
-
 // maxArgs is what a sandbox takes, in bytes of JSON.
 const maxArgs = 5 << 20
 
@@ -87,21 +78,9 @@ type Options struct {
 
 // Service keeps and runs reactors. Its methods are safe for concurrent use.
 type Service struct {
+	parts       Parts
+	options     Options
 	definitions *definition.Service
-	store       store.Store
-	ring        *keyring.Ring
-	tokens      *token.Service
-	scripts     *script.Runner
-	acting      func(ctx context.Context, tenant, application, session string) (access.Caller, error)
-	secrets     func(ctx context.Context, tenant string) ([]secret.Text, error)
-	problemOf   func(err error, traceID string) api.Problem
-	checkURL    func(address string) error
-	transport   func(tenant string, firstByte time.Duration) http.RoundTripper
-	now         func() time.Time
-	maxBody     int
-	optional    bool
-	prefix      string
-	log         *slog.Logger
 	woken       chan struct{} // by a job that is due at once
 
 	runs, deliveries *room
@@ -135,9 +114,7 @@ func New(p Parts, o Options) *Service {
 		return c
 	}
 	return &Service{
-		definitions: definition.New(kind, p.Store, p.Ring, o.Now, nil), store: p.Store, ring: p.Ring, tokens: p.Tokens, scripts: p.Scripts,
-		acting: p.Acting, secrets: p.Secrets, problemOf: p.Problem, checkURL: p.CheckURL, transport: p.Transport,
-		now: o.Now, maxBody: o.MaxBody, optional: o.OptionalConfiguration, prefix: o.HeaderPrefix, log: o.Logger, woken: make(chan struct{}, 1),
+		parts: p, options: o, definitions: definition.New(kind, p.Store, p.Ring, o.Now, nil), woken: make(chan struct{}, 1),
 		runs: newRoom(runsAtOnce, runsOfATenant), deliveries: newRoom(deliveriesAtOnce, deliveriesOfATenant),
 		delivered: counter("tokenkeep_callbacks_delivered_total", "Results that were delivered to callbacks."),
 		givenUp:   counter("tokenkeep_callbacks_given_up_total", "Results that no callback took."),
@@ -150,14 +127,11 @@ func New(p Parts, o Options) *Service {
 type Reactor = definition.Definition
 
 // Code returns the code of a reactor, and Configuration its configuration.
-func Code(r Reactor) string {
-	code, _ := r.Contents.Get(memberCode)
-	return code.Reveal()
-}
+func Code(r Reactor) string { return definition.Member(r.Contents, definition.MemberCode) }
 
 // Configuration returns the configuration of a reactor, an object of texts.
 func Configuration(r Reactor) jsonvalue.Value {
-	v, _ := r.Contents.Get(memberConfiguration)
+	v, _ := r.Contents.Get(definition.MemberConfiguration)
 	return v
 }
 
@@ -165,66 +139,40 @@ func Configuration(r Reactor) jsonvalue.Value {
 // application: {id}}. What is wrong is noted in f; whether the code parses is
 // asked elsewhere, as that takes time.
 func (s *Service) draft(f *fault.Fields, in jsonvalue.Value) definition.Draft {
-	text := func(v jsonvalue.Value, name, path string) string {
-		member, _ := v.Get(name)
-		if !member.IsNull() && member.Kind() != jsonvalue.String {
-			f.Add(path, "must be a string")
-			return ""
-		}
-		return member.Reveal()
-	}
-	name := text(in, memberName, memberName)
-	if !f.Has(memberName) {
+	name := definition.Text(f, in, definition.MemberName, definition.MemberName)
+	if !f.Has(definition.MemberName) {
 		definition.CheckName(f, name)
 	}
-	configuration, _ := in.Get(memberConfiguration)
+	configuration, _ := in.Get(definition.MemberConfiguration)
 	if configuration.IsNull() {
-		if !s.optional {
-			f.Add(memberConfiguration, "is required")
+		if !s.options.OptionalConfiguration {
+			f.Add(definition.MemberConfiguration, "is required")
 		}
-		configuration = emptyObject
+		configuration = definition.EmptyObject
 	} else {
-		configuration = withoutNulls(configuration)
+		configuration = definition.WithoutNulls(configuration)
 		definition.CheckConfiguration(f, configuration)
 	}
-	application, _ := in.Get(memberApplication)
-	if !application.IsNull() && application.Kind() != jsonvalue.Object {
-		f.Add(memberApplication, "must be an object")
-	}
 	var contents jsonvalue.Builder
-	contents.Add(memberCode, jsonvalue.NewString(text(in, memberCode, memberCode)))
-	contents.Add(memberConfiguration, configuration)
-	return definition.Draft{Name: name, ApplicationID: text(application, memberID, "application.id"), Contents: contents.Value()}
-}
-
-var emptyObject = new(jsonvalue.Builder).Value()
-
-// withoutNulls leaves out members that are null: null means absent.
-func withoutNulls(v jsonvalue.Value) jsonvalue.Value {
-	for name, member := range v.Members() {
-		if member.IsNull() {
-			v = v.Without(name)
-		}
-	}
-	return v
+	contents.Add(definition.MemberCode, jsonvalue.NewString(definition.Text(f, in, definition.MemberCode, definition.MemberCode)))
+	contents.Add(definition.MemberConfiguration, configuration)
+	return definition.Draft{Name: name, ApplicationID: definition.Application(f, in), Contents: contents.Value()}
 }
 
 // checked is draft with the code parsed.
 func (s *Service) checked(ctx context.Context, in jsonvalue.Value) (definition.Draft, error) {
 	if in.Kind() != jsonvalue.Object {
-		return definition.Draft{}, errNotObject
+		return definition.Draft{}, definition.ErrNotObject
 	}
 	var f fault.Fields
 	d := s.draft(&f, in)
-	if code, _ := d.Contents.Get(memberCode); !f.Has(memberCode) {
-		if err := s.scripts.Check(ctx, &f, memberCode, code.Reveal(), definition.MaxCode); err != nil {
+	if code, _ := d.Contents.Get(definition.MemberCode); !f.Has(definition.MemberCode) {
+		if err := s.parts.Scripts.Check(ctx, &f, definition.MemberCode, code.Reveal(), definition.MaxCode); err != nil {
 			return d, err
 		}
 	}
 	return d, f.Err()
 }
-
-var errNotObject = fault.New(fault.Invalid, "the body must be a JSON object")
 
 // Create adds a reactor.
 func (s *Service) Create(ctx context.Context, c access.Caller, in jsonvalue.Value, last ...store.Step[Reactor]) (Reactor, error) {
@@ -271,11 +219,11 @@ func (s *Service) Patch(ctx context.Context, c access.Caller, id string, patch j
 		return Reactor{}, err
 	}
 	if patch.Kind() != jsonvalue.Object {
-		return Reactor{}, errNotObject
+		return Reactor{}, definition.ErrNotObject
 	}
-	if code, ok := patch.Get(memberCode); ok && code.Kind() == jsonvalue.String {
+	if code, ok := patch.Get(definition.MemberCode); ok && code.Kind() == jsonvalue.String {
 		var f fault.Fields
-		if err := s.scripts.Check(ctx, &f, memberCode, code.Reveal(), definition.MaxCode); err != nil {
+		if err := s.parts.Scripts.Check(ctx, &f, definition.MemberCode, code.Reveal(), definition.MaxCode); err != nil {
 			return Reactor{}, err
 		}
 		if err := f.Err(); err != nil {
@@ -283,26 +231,17 @@ func (s *Service) Patch(ctx context.Context, c access.Caller, id string, patch j
 		}
 	}
 	return s.definitions.Change(ctx, c, id, audit.Update, func(old Reactor) (definition.Draft, error) {
-		merged, err := jsonvalue.MergePatch(wireForm(old), patch)
+		merged, err := jsonvalue.MergePatch(definition.WireForm(old), patch)
 		if err != nil {
 			return definition.Draft{}, err
 		}
 		var f fault.Fields
 		d := s.draft(&f, merged)
-		if code, _ := d.Contents.Get(memberCode); code.Reveal() == "" && !f.Has(memberCode) {
-			f.Add(memberCode, "is required")
+		if code, _ := d.Contents.Get(definition.MemberCode); code.Reveal() == "" && !f.Has(definition.MemberCode) {
+			f.Add(definition.MemberCode, "is required")
 		}
 		return d, f.Err()
 	}, last...)
-}
-
-// wireForm is what a merge patch changes.
-func wireForm(r Reactor) jsonvalue.Value {
-	v := r.Contents.With(memberName, jsonvalue.NewString(r.Name))
-	if r.ApplicationID != "" {
-		v = v.With(memberApplication, emptyObject.With(memberID, jsonvalue.NewString(r.ApplicationID)))
-	}
-	return v
 }
 
 // program is the code of a reactor for the runner.

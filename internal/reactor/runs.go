@@ -49,7 +49,7 @@ func (s *Service) printed(tenant string, r ready, out script.Outcome, err error)
 		return
 	}
 	run := Run{
-		ID: access.NewID(), RequestID: r.request, StartedAt: s.now().Add(-out.Took), Took: out.Took, Memory: out.Memory, Failed: err != nil,
+		ID: access.NewID(), RequestID: r.request, StartedAt: s.options.Now().Add(-out.Took), Took: out.Took, Memory: out.Memory, Failed: err != nil,
 	}
 	for line := range bytes.Lines(out.Console) {
 		if json.Valid(line) { // what a sandbox says is not trusted to be
@@ -90,14 +90,14 @@ type reactorID struct{ tenant, id string }
 // keepRunsOf writes runs of one reactor in one transaction, and forgets the
 // oldest above the bound.
 func (s *Service) keepRunsOf(ctx context.Context, of reactorID, runs []waiting) error {
-	keys, err := s.ring.For(ctx, of.tenant)
+	keys, err := s.parts.Ring.For(ctx, of.tenant)
 	if errors.Is(err, keyring.ErrNoKeys) || errors.Is(err, store.ErrNoTenant) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("get keys: %w", err)
 	}
-	now, err := s.ring.Epoch(ctx, of.tenant)
+	now, err := s.parts.Ring.Epoch(ctx, of.tenant)
 	if err != nil {
 		return fmt.Errorf("get epoch key: %w", err)
 	}
@@ -112,7 +112,7 @@ func (s *Service) keepRunsOf(ctx context.Context, of reactorID, runs []waiting) 
 		}
 		rows = append(rows, p)
 	}
-	err = s.store.Update(ctx, of.tenant, func(tx store.Tx) error {
+	err = s.parts.Store.Update(ctx, of.tenant, func(tx store.Tx) error {
 		// With the new ones there are as many as are kept.
 		oldest, err := tx.Parcels(ctx, store.ParcelFilter{Kind: store.ParcelRun, Group: of.id}, store.Page{Offset: runsKept - len(rows), Limit: runsKept})
 		if err != nil {
@@ -143,7 +143,7 @@ func (s *Service) keepRunsOf(ctx context.Context, of reactorID, runs []waiting) 
 // of what the run was given.
 func (s *Service) sealRun(keys *keyring.Keys, epoch *keyring.EpochKey, w waiting) (store.Parcel, error) {
 	p := store.Parcel{
-		Kind: store.ParcelRun, ID: w.run.ID, Group: w.reactor, CreatedAt: store.At(w.run.StartedAt), ExpiresAt: store.At(s.now().Add(runLife)), Version: 1,
+		Kind: store.ParcelRun, ID: w.run.ID, Group: w.reactor, CreatedAt: store.At(w.run.StartedAt), ExpiresAt: store.At(s.options.Now().Add(runLife)), Version: 1,
 	}
 	if w.epoch != nil && w.epoch.Epoch() < epoch.Epoch() {
 		epoch = w.epoch
@@ -169,26 +169,26 @@ func (s *Service) Runs(ctx context.Context, c access.Caller, id string, page sto
 	if _, err := s.definitions.Find(ctx, c.Tenant(), id); err != nil {
 		return nil, 0, err
 	}
-	keys, err := s.ring.For(ctx, c.Tenant())
+	keys, err := s.parts.Ring.For(ctx, c.Tenant())
 	if err != nil {
 		return nil, 0, fmt.Errorf("get keys: %w", err)
 	}
 	filter := store.ParcelFilter{Kind: store.ParcelRun, Group: id}
 	var rows []store.Parcel
-	err = s.store.Update(ctx, c.Tenant(), func(tx store.Tx) (err error) {
+	err = s.parts.Store.Update(ctx, c.Tenant(), func(tx store.Tx) (err error) {
 		if rows, err = tx.Parcels(ctx, filter, page); err != nil {
 			return fmt.Errorf("list runs: %w", err)
 		}
 		if total, err = tx.CountParcels(ctx, filter); err != nil {
 			return fmt.Errorf("count runs: %w", err)
 		}
-		return tx.AppendLog(ctx, audit.EntryBy(c, s.now(), audit.Reactor, id, audit.Read, "its runs"))
+		return tx.AppendLog(ctx, audit.EntryBy(c, s.options.Now(), audit.Reactor, id, audit.Read, "its runs"))
 	})
 	if err != nil {
 		return nil, 0, err
 	}
 	for _, p := range rows {
-		plain, err := s.ring.OpenParcel(ctx, keys, p)
+		plain, err := s.parts.Ring.OpenParcel(ctx, keys, p)
 		if errors.Is(err, keyring.ErrGone) {
 			total--
 			continue

@@ -75,14 +75,14 @@ func (s *Service) Work(ctx, under context.Context) {
 	var group sync.WaitGroup
 	report := func(_ bool, err error) {
 		if err != nil {
-			s.log.Error("a job could not be done and will be tried again", "cause", err)
+			s.options.Logger.Error("a job could not be done and will be tried again", "cause", err)
 		}
 	}
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
 		if err := s.begin(ctx, under, &group, report); err != nil && ctx.Err() == nil {
-			s.log.Error("jobs could not be found and will be looked for again", "cause", err)
+			s.options.Logger.Error("jobs could not be found and will be looked for again", "cause", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -90,14 +90,14 @@ func (s *Service) Work(ctx, under context.Context) {
 		case <-s.woken:
 		}
 		if err := s.keepRuns(under); err != nil && under.Err() == nil {
-			s.log.Error("what runs printed could not be kept", "cause", err)
+			s.options.Logger.Error("what runs printed could not be kept", "cause", err)
 		}
 	}
 	group.Wait()
 	last, cancel := context.WithTimeout(context.WithoutCancel(under), settling)
 	defer cancel()
 	if err := s.keepRuns(last); err != nil {
-		s.log.Error("what runs printed could not be kept", "cause", err)
+		s.options.Logger.Error("what runs printed could not be kept", "cause", err)
 	}
 }
 
@@ -130,7 +130,7 @@ func (s *Service) DoDue(ctx context.Context) (done int, err error) {
 
 // begin looks for what is due and begins as much of it as there is room for.
 func (s *Service) begin(ctx, under context.Context, group *sync.WaitGroup, report func(did bool, err error)) error {
-	due, err := s.store.AllTenants().DueParcels(ctx, store.At(s.now()), found)
+	due, err := s.parts.Store.AllTenants().DueParcels(ctx, store.At(s.options.Now()), found)
 	if err != nil {
 		return fmt.Errorf("find jobs: %w", err)
 	}
@@ -166,7 +166,7 @@ func (s *Service) doOne(ctx context.Context, ref store.ParcelRef) (did bool, err
 	if err != nil || !mine {
 		return false, err
 	}
-	keys, err := s.ring.For(ctx, ref.Tenant)
+	keys, err := s.parts.Ring.For(ctx, ref.Tenant)
 	if errors.Is(err, keyring.ErrNoKeys) || errors.Is(err, store.ErrNoTenant) {
 		return false, nil // the tenant is being deleted
 	}
@@ -193,9 +193,9 @@ func (s *Service) doOne(ctx context.Context, ref store.ParcelRef) (did bool, err
 
 // claim takes a job for this node; false when it is gone or another has it.
 func (s *Service) claim(ctx context.Context, ref store.ParcelRef) (p store.Parcel, mine bool, err error) {
-	err = s.store.Update(ctx, ref.Tenant, func(tx store.Tx) (err error) {
+	err = s.parts.Store.Update(ctx, ref.Tenant, func(tx store.Tx) (err error) {
 		mine = false // a transaction may run again
-		now := s.now()
+		now := s.options.Now()
 		p, err = tx.Parcel(ctx, ref.Kind, ref.ID)
 		if errors.Is(err, store.ErrNotFound) || err == nil && (p.DueAt.IsZero() || p.DueAt > store.At(now) || p.ExpiresAt <= store.At(now)) {
 			return nil
@@ -235,7 +235,7 @@ func (h hold) in(ctx context.Context, tx store.Tx, fn func(store.Parcel) error) 
 
 // move changes when a held row wants attention, and how many claims it counts.
 func (s *Service) move(ctx context.Context, h hold, due time.Time, claims int) error {
-	return s.store.Update(ctx, h.Tenant, func(tx store.Tx) error {
+	return s.parts.Store.Update(ctx, h.Tenant, func(tx store.Tx) error {
 		return h.in(ctx, tx, func(p store.Parcel) error {
 			p.DueAt, p.Attempts, p.Version = store.At(due), claims, p.Version+1
 			return tx.ReplaceParcel(ctx, p)
@@ -247,7 +247,7 @@ func (s *Service) move(ctx context.Context, h hold, due time.Time, claims int) e
 func (s *Service) giveBack(ctx context.Context, h hold, wait time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settling)
 	defer cancel()
-	return s.move(ctx, h, s.now().Add(wait), h.claim-1)
+	return s.move(ctx, h, s.options.Now().Add(wait), h.claim-1)
 }
 
 // renewing moves the lease on until stop is called. A renewal that fails is
@@ -263,7 +263,7 @@ func (s *Service) renewing(ctx context.Context, h hold) (stop func()) {
 				return
 			case <-ticker.C:
 			}
-			_ = s.move(ctx, h, s.now().Add(lease), h.claim)
+			_ = s.move(ctx, h, s.options.Now().Add(lease), h.claim)
 		}
 	})
 	return func() { cancel(); group.Wait() }
@@ -305,7 +305,7 @@ func (s *Service) runOnce(ctx context.Context, h hold, p store.Parcel, j job) (e
 	}
 	r.request = p.ID
 	if j.epoch != 0 {
-		if r.epoch, err = s.ring.EpochKeyOf(ctx, h.Tenant, j.epoch); err != nil {
+		if r.epoch, err = s.parts.Ring.EpochKeyOf(ctx, h.Tenant, j.epoch); err != nil {
 			return nil, notStarted(fmt.Errorf("get epoch key: %w", err))
 		}
 	}
@@ -350,11 +350,11 @@ func resultOf(out Response) result {
 func (s *Service) finish(ctx context.Context, h hold, j job, epoch *keyring.EpochKey, res result) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settling)
 	defer cancel()
-	keys, err := s.ring.For(ctx, h.Tenant) // anew: the run may have outlasted a rotation
+	keys, err := s.parts.Ring.For(ctx, h.Tenant) // anew: the run may have outlasted a rotation
 	if err != nil {
 		return fmt.Errorf("get keys: %w", err)
 	}
-	err = s.store.Update(ctx, h.Tenant, func(tx store.Tx) error { return s.put(ctx, tx, keys, h, j, epoch, res) })
+	err = s.parts.Store.Update(ctx, h.Tenant, func(tx store.Tx) error { return s.put(ctx, tx, keys, h, j, epoch, res) })
 	if err != nil {
 		return fmt.Errorf("keep the result of a job: %w", err)
 	}
@@ -368,7 +368,7 @@ func (s *Service) put(ctx context.Context, tx store.Tx, keys *keyring.Keys, h ho
 		if err := tx.DeleteParcel(ctx, p.Kind, p.ID); err != nil {
 			return err
 		}
-		now := s.now()
+		now := s.options.Now()
 		next := store.Parcel{
 			Kind: store.ParcelResult, ID: p.ID, Group: p.Group, Owner: p.Owner, CreatedAt: store.At(now), ExpiresAt: store.At(now.Add(resultLife)), Version: 1,
 		}

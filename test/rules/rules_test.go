@@ -115,6 +115,7 @@ var mayReveal = map[string]string{
 	"internal/endpoint/session.go":           "writes a session's key and nonce into the one answer that shows them",
 	"internal/endpoint/reactor.go":           "shows a configuration to who may read the reactor",
 	"internal/definition/definition.go":      "compares what is sealed with the row, and measures a configuration",
+	"internal/definition/wire.go":            "reads the members of a definition",
 	"internal/reactor/reactor.go":            "reads the members of a definition, and hands the code on",
 	"internal/reactor/react.go":              "tells what expressions made from what was sent",
 	"internal/reactor/invocation.go":         "reads where a result goes and when a run ends",
