@@ -129,16 +129,27 @@ var keyByHash = `
 	FROM application_keys AS k CROSS JOIN applications AS a
 	WHERE k.tenant_id = ?1 AND k.hash = ?2 AND a.tenant_id = ?1 AND a.id = k.application_id`
 
-func (t *tx) KeyByHash(ctx context.Context, hash []byte) (k store.Key, a store.Application, err error) {
-	err = t.one(ctx, keyByHash, []driver.Value{hash},
-		func(row []driver.Value) (err error) {
-			const columns = 7 // of the key
-			k = scanKey(row)
-			a, err = scanApplication(row[columns:])
-			return err
-		})
-	return k, a, err
+func (t *tx) KeyByHash(ctx context.Context, hash []byte) (store.Key, store.Application, error) {
+	found, err := remember(t, "key", string(hash), keyHolder.size, func() (h keyHolder, err error) {
+		err = t.one(ctx, keyByHash, []driver.Value{hash},
+			func(row []driver.Value) (err error) {
+				const columns = 7 // of the key
+				h.key = scanKey(row)
+				h.application, err = scanApplication(row[columns:])
+				return err
+			})
+		return h, err
+	})
+	return found.key, found.application, err
 }
+
+// keyHolder is a key with its application.
+type keyHolder struct {
+	key         store.Key
+	application store.Application
+}
+
+func (h keyHolder) size() int { return len(h.application.Rules) + 32*len(h.application.Permissions) }
 
 func (t *tx) DeleteKey(_ context.Context, applicationID, id string) error {
 	return t.changeOne(store.ErrNotFound, "DELETE FROM application_keys WHERE tenant_id = ? AND application_id = ? AND id = ?", applicationID, id)

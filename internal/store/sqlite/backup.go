@@ -77,8 +77,6 @@ func (s *Store) Backup(ctx context.Context, path string, progress func(written, 
 	return readContents(ctx, path)
 }
 
-var errClosed = fmt.Errorf("sqlite: closed: %w", store.ErrUnavailable)
-
 // vacuumInto writes the rows of one snapshot into an empty file.
 func (s *Store) vacuumInto(ctx context.Context, f *os.File, progress func(written, of int64)) error {
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"regexp"
 	"strings"
 	"time"
 
@@ -21,8 +22,9 @@ import (
 // a single-threaded connection and the one goroutine that owns it.
 type conn struct {
 	raw        driver.Conn
-	statements map[string]driver.Stmt
+	statements map[string]statement
 	args       []driver.NamedValue // of the statement at hand; the driver copies them
+	forgets    bool                // a statement has changed what memory keeps
 }
 
 // durable are the settings that the promise of this package rests on. Every
@@ -76,7 +78,7 @@ func connectPlain(path, vfs string, readOnly bool) (*conn, error) {
 	if err != nil {
 		return nil, mapError("open database", err)
 	}
-	return &conn{raw: raw, statements: make(map[string]driver.Stmt)}, nil
+	return &conn{raw: raw, statements: make(map[string]statement)}, nil
 }
 
 func (c *conn) close() error {
@@ -92,14 +94,25 @@ func (c *conn) script(text string) error {
 	return mapError("run script", err)
 }
 
-func (c *conn) prepare(text string) (driver.Stmt, error) {
+// statement is a prepared one.
+type statement struct {
+	driver.Stmt
+	forgets bool // it changes what memory keeps
+}
+
+// rememberedTables finds the statements that change what memory keeps, so that none
+// of them can be forgotten where it is written.
+var rememberedTables = regexp.MustCompile(`^\s*(INSERT|UPDATE|DELETE|REPLACE)\b(?s:.*)\b(applications|application_keys|definitions)\b`)
+
+func (c *conn) prepare(text string) (statement, error) {
 	if s, ok := c.statements[text]; ok {
 		return s, nil
 	}
-	s, err := c.raw.Prepare(text)
+	raw, err := c.raw.Prepare(text)
 	if err != nil {
-		return nil, mapError("prepare statement", err)
+		return statement{}, mapError("prepare statement", err)
 	}
+	s := statement{raw, rememberedTables.MatchString(text)}
 	c.statements[text] = s
 	return s, nil
 }
@@ -111,8 +124,9 @@ func (c *conn) exec(text string, args ...driver.Value) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+	c.forgets = c.forgets || s.forgets
 	// A context that can end would cost a goroutine for each statement.
-	r, err := s.(driver.StmtExecContext).ExecContext(context.Background(), c.named(args))
+	r, err := s.Stmt.(driver.StmtExecContext).ExecContext(context.Background(), c.named(args))
 	if err != nil {
 		return 0, mapError("execute statement", err)
 	}
@@ -127,7 +141,8 @@ func (c *conn) query(ctx context.Context, text string, args []driver.Value, each
 	if err != nil {
 		return err
 	}
-	rows, err := s.(driver.StmtQueryContext).QueryContext(context.Background(), c.named(args))
+	c.forgets = c.forgets || s.forgets
+	rows, err := s.Stmt.(driver.StmtQueryContext).QueryContext(context.Background(), c.named(args))
 	if err != nil {
 		return mapError("run query", err)
 	}

@@ -35,16 +35,21 @@ func (t *tx) InsertDefinition(_ context.Context, d store.Definition) error {
 	return err
 }
 
-func (t *tx) Definition(ctx context.Context, kind, id string) (d store.Definition, err error) {
-	err = t.one(ctx, "SELECT "+definitionColumns+" FROM definitions WHERE tenant_id = ? AND kind = ? AND id = ?", []driver.Value{kind, id},
-		func(row []driver.Value) error { d = scanDefinition(row); return nil })
-	return d, err
+func (t *tx) Definition(ctx context.Context, kind, id string) (store.Definition, error) {
+	return t.definition(ctx, kind, id, "SELECT "+definitionColumns+" FROM definitions WHERE tenant_id = ? AND kind = ? AND id = ?", kind, id)
 }
 
-func (t *tx) DefinitionByKey(ctx context.Context, hash []byte) (d store.Definition, err error) {
-	err = t.one(ctx, "SELECT "+definitionColumns+" FROM definitions INDEXED BY definitions_by_key WHERE tenant_id = ? AND key_hash = ?", []driver.Value{orNoHash(hash)},
-		func(row []driver.Value) error { d = scanDefinition(row); return nil })
-	return d, err
+func (t *tx) DefinitionByKey(ctx context.Context, hash []byte) (store.Definition, error) {
+	return t.definition(ctx, "by key", string(hash),
+		"SELECT "+definitionColumns+" FROM definitions INDEXED BY definitions_by_key WHERE tenant_id = ? AND key_hash = ?", orNoHash(hash))
+}
+
+func (t *tx) definition(ctx context.Context, kind, id, statement string, args ...driver.Value) (store.Definition, error) {
+	size := func(d store.Definition) int { return len(d.Contents) }
+	return remember(t, kind, id, size, func() (d store.Definition, err error) {
+		err = t.one(ctx, statement, args, func(row []driver.Value) error { d = scanDefinition(row); return nil })
+		return d, err
+	})
 }
 
 func (t *tx) ReplaceDefinition(ctx context.Context, d store.Definition) error {

@@ -76,6 +76,7 @@ type Store struct {
 	readers      chan *conn
 	checkpointer *checkpointer
 	epochs       *epochKeys
+	memory       *memory
 
 	backingUp sync.Mutex      // held while a backup is written
 	ending    context.Context // ends when Close begins
@@ -86,6 +87,8 @@ type Store struct {
 }
 
 var _ store.Store = (*Store)(nil)
+
+var errClosed = fmt.Errorf("sqlite: closed: %w", store.ErrUnavailable)
 
 // Open opens the store in dir, which it creates when it is not there, and
 // brings its schema up to date. It fails with store.ErrInUse when another
@@ -114,7 +117,7 @@ func Open(ctx context.Context, dir string, o Options) (_ *Store, err error) {
 	if err := createFolder(dir); err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dir, options: o, log: o.Logger}
+	s := &Store{dir: dir, options: o, log: o.Logger, memory: newMemory()}
 	s.ending, s.end = context.WithCancel(context.Background())
 	defer func() {
 		if err != nil {
@@ -151,7 +154,7 @@ func Open(ctx context.Context, dir string, o Options) (_ *Store, err error) {
 		_ = writing.close()
 		return nil, err
 	}
-	s.writer = newWriter(writing, group, common, s.checkpointer, m)
+	s.writer = newWriter(writing, group, common, s.memory, s.checkpointer, m)
 	s.readers = make(chan *conn, o.Readers)
 	for range o.Readers {
 		c, err := connect(path, o, true, 4<<10, lockWait)
@@ -256,7 +259,19 @@ func (s *Store) View(ctx context.Context, tenant string, fn func(store.Tx) error
 	if err != nil {
 		return err
 	}
-	return s.read(ctx, key, func(t *tx) error { return fn(t) })
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if s.ending.Err() != nil {
+		return errClosed
+	}
+	// Many views are answered from memory and need no connection.
+	t := &tx{ctx: ctx, tenant: key, memory: s.memory, begin: s.begin}
+	defer s.finish(t)
+	if err := fn(t); err != nil {
+		return err
+	}
+	return t.failed
 }
 
 // Update implements store.Store.
@@ -270,32 +285,48 @@ func (s *Store) Update(ctx context.Context, tenant string, fn func(store.Tx) err
 
 // read runs fn on a snapshot, on a connection that cannot write.
 func (s *Store) read(ctx context.Context, tenant tenantKey, fn func(*tx) error) error {
-	if err := ctx.Err(); err != nil {
+	t := &tx{ctx: ctx, tenant: tenant}
+	if err := s.begin(t); err != nil {
+		return err
+	}
+	defer s.finish(t)
+	if err := fn(t); err != nil {
+		return err
+	}
+	return t.failed
+}
+
+// begin takes a connection for a view.
+func (s *Store) begin(t *tx) error {
+	if err := t.ctx.Err(); err != nil {
 		return err // the choice below is made at random when both are ready
 	}
 	var c *conn
 	var ok bool
 	select {
 	case c, ok = <-s.readers:
-	case <-ctx.Done():
-		return ctx.Err()
+	case <-t.ctx.Done():
+		return t.ctx.Err()
 	}
 	if !ok {
-		return fmt.Errorf("sqlite: closed: %w", store.ErrUnavailable)
+		return errClosed
 	}
-	defer func() { s.readers <- c }()
 	if _, err := c.exec("BEGIN"); err != nil {
+		s.readers <- c
 		return err
 	}
-	t := &tx{conn: c, tenant: tenant}
-	defer func() {
-		t.conn = nil // a transaction kept beyond its function reaches nothing
+	t.conn = c
+	return nil
+}
+
+// finish ends a view: kept beyond its function, it reaches nothing.
+func (s *Store) finish(t *tx) {
+	t.ended = true
+	if c := t.conn; c != nil {
+		t.conn = nil
 		_, _ = c.exec("ROLLBACK")
-	}()
-	if err := fn(t); err != nil {
-		return err
+		s.readers <- c
 	}
-	return t.failed
 }
 
 // Ready implements store.Store.

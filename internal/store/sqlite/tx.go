@@ -15,6 +15,14 @@ type tx struct {
 	conn     *conn
 	tenant   tenantKey
 	writable bool
+	ended    bool
+	// begin connects a view that has not read yet, within ctx; nil once it has.
+	begin func(*tx) error
+	ctx   context.Context
+	// memory answers the first reads of a view; remembered is its count of
+	// changes when it did.
+	memory     *memory
+	remembered *uint64
 	// groups and kinds are changes of the counters that flush writes once,
 	// however many rows of a kind the transaction touches.
 	groups map[store.GroupKey]*groupDelta
@@ -43,11 +51,11 @@ func (t *tx) Tenant() string { return t.tenant.String() }
 
 // exec runs a statement whose first parameter is the tenant.
 func (t *tx) exec(text string, args ...driver.Value) (int64, error) {
+	if !t.writable && !t.ended {
+		return 0, store.ErrReadOnly
+	}
 	if err := t.usable(); err != nil {
 		return 0, err
-	}
-	if !t.writable {
-		return 0, store.ErrReadOnly
 	}
 	t.needsTenant = true
 	n, err := t.conn.exec(text, t.with(args)...)
@@ -75,8 +83,11 @@ func (t *tx) checkTenant() error {
 }
 
 func (t *tx) usable() error {
-	if t.conn == nil {
+	if t.ended {
 		return fmt.Errorf("sqlite: transaction has ended: %w", store.ErrUnavailable)
+	}
+	if t.begin != nil {
+		t.fail(t.snapshot())
 	}
 	return t.failed
 }

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -38,6 +37,7 @@ type writer struct {
 	conn         *conn
 	group        int // the most updates in one commit
 	common       *commonTerms
+	memory       *memory
 	queue        chan *update
 	stopped      chan struct{}
 	checkpointer *checkpointer
@@ -48,9 +48,9 @@ type writer struct {
 	closed bool
 }
 
-func newWriter(c *conn, group int, common *commonTerms, k *checkpointer, m *metrics) *writer {
+func newWriter(c *conn, group int, common *commonTerms, memory *memory, k *checkpointer, m *metrics) *writer {
 	w := &writer{
-		conn: c, group: group, common: common, queue: make(chan *update, 4*maxGroup), stopped: make(chan struct{}),
+		conn: c, group: group, common: common, memory: memory, queue: make(chan *update, 4*maxGroup), stopped: make(chan struct{}),
 		checkpointer: k, metrics: m,
 	}
 	go w.run()
@@ -65,7 +65,7 @@ func (w *writer) submit(ctx context.Context, tenant tenantKey, fn func(*tx) erro
 	w.mu.RLock()
 	if w.closed {
 		w.mu.RUnlock()
-		return fmt.Errorf("sqlite: closed: %w", store.ErrUnavailable)
+		return errClosed
 	}
 	select {
 	case w.queue <- u:
@@ -172,6 +172,7 @@ func (w *writer) transaction(group []*update) (_ []outcome, err error) {
 			_, _ = w.conn.exec("ROLLBACK")
 		}
 	}()
+	w.conn.forgets = false
 	outcomes := make([]outcome, len(group))
 	kept, scrub := 0, false
 	for i, u := range group {
@@ -200,6 +201,10 @@ func (w *writer) transaction(group []*update) (_ []outcome, err error) {
 		_, err := w.conn.exec("ROLLBACK")
 		return outcomes, err
 	}
+	if w.conn.forgets {
+		w.memory.turn()
+		defer w.memory.turn()
+	}
 	if _, err := w.conn.exec("COMMIT"); err != nil {
 		return nil, err
 	}
@@ -212,7 +217,7 @@ func (w *writer) transaction(group []*update) (_ []outcome, err error) {
 // apply runs one update's function. Its panic must not end the writer.
 func apply(u *update, t *tx) (o outcome) {
 	defer func() {
-		t.conn = nil // a transaction kept beyond its function reaches nothing
+		t.conn, t.ended = nil, true // a transaction kept beyond its function reaches nothing
 		if p := recover(); p != nil {
 			o = outcome{panicked: p}
 		}
