@@ -166,11 +166,14 @@ func TestClosingEndsEverything(t *testing.T) {
 	}
 }
 
+// thorough asks for what takes minutes, as make test does.
+func thorough() bool { return os.Getenv("KEEPTEST_ROUNDS") != "" && !testing.Short() }
+
 // TestAsAnOrdinaryUser runs the tests of the walls once more, where they
 // run as root.
 func TestAsAnOrdinaryUser(t *testing.T) {
-	if os.Getuid() != 0 || testing.Short() {
-		t.Skip("they already run as an ordinary user, or in their short form")
+	if os.Getuid() != 0 || !thorough() {
+		t.Skip("they already run as an ordinary user, or in their short form: KEEPTEST_ROUNDS=all asks for both")
 	}
 	from := runtimeFolder(t)
 	folder, err := os.MkdirTemp("", "tokenkeep-nobody-")
@@ -196,7 +199,7 @@ func TestAsAnOrdinaryUser(t *testing.T) {
 	args := []string{"-test.v", "-test.run", "^Test(Hostile|Native|NoProcess|Less|Without|Connections|CodeCalls|Nothing|IdleProcesses|AProcess)"}
 	cmd := exec.Command("/proc/self/exe", args...)
 	cmd.Dir = folder
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + filepath.Join(folder, "tmp"), "TOKENKEEP_RUNTIME=" + filepath.Join(folder, "runtime"), "KEEPTEST_RUNTIME=required"}
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + filepath.Join(folder, "tmp"), "TOKENKEEP_RUNTIME=" + filepath.Join(folder, "runtime"), "KEEPTEST_RUNTIME=required", "KEEPTEST_ROUNDS=all"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	out, err := cmd.CombinedOutput()
 	if err != nil {

@@ -159,7 +159,7 @@ func TestHostileCode(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("hardened", func(t *testing.T) { testHostileCode(t, false) })
-	if testing.Short() {
+	if !thorough() {
 		return
 	}
 	t.Run("jit", func(t *testing.T) { testHostileCode(t, true) })

@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/tokenkeep/tokenkeep/internal/keeptest"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
 	"github.com/tokenkeep/tokenkeep/internal/keyring/localkms"
 	"github.com/tokenkeep/tokenkeep/internal/store"
@@ -44,11 +43,10 @@ const page = 20
 func grow(b *testing.B, tokens int) *forest {
 	b.Helper()
 	f := &forest{data: filepath.Join(b.TempDir(), "data"), tokens: tokens}
-	p := begin(b, f.data)
+	p := serve(b, f.data, nil)
+	p.populate(b)
+	p.stop()
 	f.tenant, f.place = p.tenant, p
-	if err := p.Stop(); err != nil {
-		b.Fatal(err)
-	}
 	s := f.open(b)
 	ctx := b.Context()
 	began := store.At(time.Now().Add(-time.Hour))
@@ -85,6 +83,14 @@ func grow(b *testing.B, tokens int) *forest {
 	return f
 }
 
+// start starts a server on the folder.
+func (f *forest) start(b *testing.B) {
+	b.Helper()
+	p := serve(b, f.data, nil)
+	p.revealing, p.tenant = f.place.revealing, f.place.tenant
+	f.place = p
+}
+
 func (f *forest) open(b *testing.B) *sqlite.Store {
 	b.Helper()
 	s, err := sqlite.Open(b.Context(), f.data, sqlite.Options{})
@@ -92,7 +98,7 @@ func (f *forest) open(b *testing.B) *sqlite.Store {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = s.Close() })
-	kms, err := localkms.Open(filepath.Join(f.data, "dev-kek.json"))
+	kms, err := localkms.Open(filepath.Join(filepath.Dir(f.data), "kek"))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -193,7 +199,7 @@ func BenchmarkLists(b *testing.B) {
 		defer func() { _, _ = stores[0].Close(), stores[1].Close() }()
 		for _, l := range lists {
 			b.Run(l.name, func(b *testing.B) {
-				compareSizes(b, 400, forests, func(i int) error {
+				compareSizes(b, "list of 20: "+l.name+", in the store", 400, forests, func(i int) error {
 					f := forests[i]
 					return stores[i].View(b.Context(), f.tenant, func(tx store.Tx) error {
 						if l.count {
@@ -213,15 +219,20 @@ func BenchmarkLists(b *testing.B) {
 	})
 	b.Run("http", func(b *testing.B) {
 		for _, f := range forests {
-			f.place.Server = keeptest.Start(b, keeptest.Options{Data: f.data})
+			f.start(b)
 		}
+		many := forests[1]
+		atMost(fmt.Sprintf("start to ready, %d tokens, after a clean stop", many.tokens), "aim", "s", many.place.ready.Seconds(), 3, 1)
+		defer func() {
+			atMost(fmt.Sprintf("memory with %d tokens, after the lists", many.tokens), "aim", "MiB", memoryOf(b, many.place.pid(), "VmRSS"), 200, 1)
+		}()
 		for _, l := range lists {
 			b.Run(l.name, func(b *testing.B) {
 				var paths [2]string
 				for i, f := range forests {
 					paths[i] = l.path(b, f)
 				}
-				compareSizes(b, 200, forests, func(i int) error {
+				compareSizes(b, "list of 20: "+l.name+", over HTTP", 200, forests, func(i int) error {
 					_, err := forests[i].place.ask("GET", paths[i], forests[i].place.revealing, "", 200)
 					return err
 				})
@@ -231,7 +242,7 @@ func BenchmarkLists(b *testing.B) {
 }
 
 // compareSizes lists in turns from both, and reports the medians.
-func compareSizes(b *testing.B, calls int, forests [2]*forest, list func(i int) error) {
+func compareSizes(b *testing.B, work string, calls int, forests [2]*forest, list func(i int) error) {
 	var times [2][]time.Duration
 	for b.Loop() {
 		for n := range calls {
@@ -247,8 +258,7 @@ func compareSizes(b *testing.B, calls int, forests [2]*forest, list func(i int) 
 		}
 	}
 	few, many := median(times[0]), median(times[1])
-	b.ReportMetric(few, "few-µs")
-	b.ReportMetric(many, "many-µs")
+	atMost(work, fmt.Sprintf("from %d instead of %d", forests[0].tokens, forests[1].tokens), "µs", many, few, 1.3)
 	b.ReportMetric(many/few, "many/few")
 	b.ReportMetric(0, "ns/op")
 }

@@ -102,7 +102,7 @@ type statement struct {
 
 // rememberedTables finds the statements that change what memory keeps, so that none
 // of them can be forgotten where it is written.
-var rememberedTables = regexp.MustCompile(`^\s*(INSERT|UPDATE|DELETE|REPLACE)\b(?s:.*)\b(applications|application_keys|definitions)\b`)
+var rememberedTables = regexp.MustCompile(`^\s*(INSERT|UPDATE|DELETE|REPLACE)\b(?s:.*)\b(tenants|applications|application_keys|definitions)\b`)
 
 func (c *conn) prepare(text string) (statement, error) {
 	if s, ok := c.statements[text]; ok {

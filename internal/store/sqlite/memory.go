@@ -11,9 +11,9 @@ import (
 const memoryBytes = 8 << 20
 
 // memory keeps the rows that nearly every request begins with: the keys of
-// callers with their applications, and definitions, sealed as they are stored.
-// No other process writes to this store, so what is kept is exact: the writer
-// forgets everything before it acknowledges a change of such rows.
+// callers with their applications, tenants and definitions, sealed as they are
+// stored. No other process writes to this store, so what is kept is exact: the
+// writer forgets everything before it acknowledges a change of such rows.
 type memory struct {
 	mu   sync.RWMutex
 	rows map[memoryKey]any

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/google/uuid"
 
@@ -40,9 +41,14 @@ func (t *tx) InsertTenant(_ context.Context, r store.Tenant) error {
 	return err
 }
 
-func (t *tx) TenantRow(ctx context.Context) (r store.Tenant, err error) {
-	err = t.one(ctx, "SELECT "+tenantColumns+" FROM tenants WHERE tenant_id = ?", nil,
-		func(row []driver.Value) error { return scanTenant(row, &r) })
+func (t *tx) TenantRow(ctx context.Context) (store.Tenant, error) {
+	size := func(r store.Tenant) int { return 64*len(r.Settings) + len(r.Secrets) }
+	r, err := remember(t, "tenant", "", size, func() (r store.Tenant, err error) {
+		err = t.one(ctx, "SELECT "+tenantColumns+" FROM tenants WHERE tenant_id = ?", nil,
+			func(row []driver.Value) error { return scanTenant(row, &r) })
+		return r, err
+	})
+	r.Settings = maps.Clone(r.Settings) // what is kept must not change
 	return r, err
 }
 

@@ -87,7 +87,9 @@ func (t *tx) usable() error {
 		return fmt.Errorf("sqlite: transaction has ended: %w", store.ErrUnavailable)
 	}
 	if t.begin != nil {
-		t.fail(t.snapshot())
+		if err := t.fail(t.snapshot()); err != nil {
+			return err
+		}
 	}
 	return t.failed
 }
