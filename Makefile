@@ -69,8 +69,15 @@ compat: test/compat/node_modules/.package-lock.json
 test/compat/node_modules/.package-lock.json: test/compat/package-lock.json
 	cd test/compat && npm ci --ignore-scripts --no-audit --no-fund && touch node_modules/.package-lock.json
 
+# The tools of the TypeScript client. Only a change of the lock file needs the network.
+.PHONY: tsclient
+tsclient: client/typescript/node_modules/.package-lock.json
+
+client/typescript/node_modules/.package-lock.json: client/typescript/package-lock.json
+	cd client/typescript && npm ci --ignore-scripts --no-audit --no-fund && touch node_modules/.package-lock.json
+
 .PHONY: unit
-unit: postgres runtime webhooks compat ## Run the tests as 'go test ./...' does, those on PostgreSQL and Node 16 included, with every round of the crash tests
+unit: postgres runtime webhooks compat tsclient ## Run the tests as 'go test ./...' does, those on PostgreSQL and Node 16 included, with every round of the crash tests
 	KEEPTEST_POSTGRES=required KEEPTEST_RUNTIME=required KEEPTEST_ROUNDS=all KEEPTEST_KEYS=200 go test ./...
 
 .PHONY: both
