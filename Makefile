@@ -106,4 +106,4 @@ bench: ## Measure, each figure beside its limit in the same run (TOKENKEEP_BENCH
 
 .PHONY: clean
 clean: ## Remove what was built
-	rm -rf bin coverage.out
+	rm -rf bin coverage.out client/typescript/dist

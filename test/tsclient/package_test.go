@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -104,6 +105,13 @@ func install(t *testing.T) installation {
 			t.Fatal(err)
 		}
 		t.Skip("the tools of the TypeScript client are not installed: 'make tsclient' installs them")
+	}
+	version, err := command(".", "node", "--print", "process.versions.node.split('.')[0]")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := strconv.Atoi(strings.TrimSpace(string(version))); err != nil || n < 20 {
+		t.Skipf("the TypeScript client is for Node.js 20 and newer, and this is %s", version)
 	}
 	in, err := installed()
 	if err != nil {

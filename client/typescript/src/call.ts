@@ -157,9 +157,12 @@ export class Caller {
       body = jsonOf(request.json, operation);
       if (!headers.has('Content-Type')) headers.set('Content-Type', 'application/json');
     }
+    const method = (request.method ?? (body == null ? 'GET' : 'POST')).toUpperCase();
+    if (!/^[A-Z]+$/.test(method) || (/^(GET|HEAD)$/.test(method) && body != null)) {
+      throw new TokenkeepError('invalid', operation, 'the method is of letters, and GET and HEAD have no body');
+    }
     const watch = new Watch(request.signal, request.timeout ?? this.#timeout, operation);
     try {
-      const method = request.method ?? (body == null ? 'GET' : 'POST');
       const stream = body instanceof ReadableStream ? { duplex: 'half' } : {};
       const answer = await this.#send(operation, address, { method, headers, body: body ?? null, signal: watch.signal, ...stream });
       if (!answer.headers.has(this.#header('PROXY-DESTINATION-STATUS')) && answer.status >= 400) {

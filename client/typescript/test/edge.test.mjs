@@ -32,20 +32,21 @@ async function serving(answers, use, options = {}) {
   }
 }
 
-/** Runs waits for retries at once, and says how long they would have been. */
-async function hurried(run) {
+/** Calls begins with each wait for a retry, which then takes as long as begins says. */
+async function waiting(begins, run) {
   const real = globalThis.setTimeout;
-  const waits = [];
-  globalThis.setTimeout = (f, ms, ...rest) => {
-    if (!new Error().stack.includes('/dist/retry.js')) return real(f, ms, ...rest);
-    waits.push(ms);
-    return real(f, 0, ...rest);
-  };
+  globalThis.setTimeout = (f, ms, ...rest) => real(f, new Error().stack.includes('/dist/retry.js') ? begins(ms) : ms, ...rest);
   try {
-    await run();
+    return await run();
   } finally {
     globalThis.setTimeout = real;
   }
+}
+
+/** Runs waits for retries at once, and says how long they would have been. */
+async function hurried(run) {
+  const waits = [];
+  await waiting((ms) => (waits.push(ms), 0), run);
   return waits;
 }
 
@@ -156,13 +157,14 @@ test('a call ends when its signal or its time says so', async () => {
     assert.equal((await refused(c.proxies.call({ proxyKey: 'p', timeout: 50 }))).kind, 'timeout');
     assert.equal((await refused(collect(c.tokens.list({}, { timeout: 50 })))).kind, 'timeout');
   });
-  await serving([{ status: 503, headers: { 'Retry-After': '30' } }], async (c, requests) => {
+  await serving([{ status: 503, headers: { 'Retry-After': '30' } }], async (c) => {
+    const before = performance.now();
     const controller = new AbortController();
-    const call = refused(c.tokens.get('a', { signal: controller.signal }));
-    while (requests.length === 0) await new Promise(setImmediate);
-    controller.abort();
-    assert.equal((await call).name, 'AbortError', 'a wait ends, too');
+    const begins = (ms) => (queueMicrotask(() => controller.abort()), ms);
+    const ended = await waiting(begins, () => refused(c.tokens.get('a', { signal: controller.signal })));
+    assert.equal(ended.name, 'AbortError');
     assert.equal((await refused(c.tokens.get('a', { timeout: 300 }))).kind, 'timeout');
+    assert.ok(performance.now() - before < 30_000, 'waits end, too');
   });
 });
 
@@ -278,6 +280,8 @@ test('addresses, headers and queries are what they should be', async () => {
       'a path that climbs behind a tab': () => c.proxies.call({ proxyKey: 'p', path: '/.\t./tokens' }),
       'a path that is another host': () => c.proxies.call({ proxyKey: 'p', path: '.example' }),
       'a path with a fragment': () => c.proxies.call({ proxyKey: 'p', path: '/a#b' }),
+      'a look with a body': () => c.proxies.call({ proxyKey: 'p', method: 'get', json: 1 }),
+      'a method that is none': () => c.proxies.call({ proxyKey: 'p', method: 'G T' }),
       'a path with a space': () => c.proxies.call({ proxyKey: 'p', path: '/a b' }),
     })) {
       assert.equal((await refused(Promise.resolve().then(call))).kind, 'invalid', name);

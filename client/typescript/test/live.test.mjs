@@ -238,8 +238,9 @@ test('proxies', async () => {
   assert.deepEqual([get.status, (await get.json()).path], [200, '/direct']);
   const theirs = await vault.proxies.call({ proxyKey: made.key, path: '/status/503' });
   assert.equal(theirs.status, 503, 'the status of the destination is no error of ours');
-  const text = await vault.proxies.call({ proxyKey: made.key, method: 'PUT', headers: { 'Content-Type': 'text/plain' }, body: new Blob([`pan ${pan}`]).stream() });
-  assert.equal((await text.json()).body, `pan ${number}`);
+  const text = await vault.proxies.call({ proxyKey: made.key, method: 'patch', headers: { 'Content-Type': 'text/plain' }, body: new Blob([`pan ${pan}`]).stream() });
+  const { method, body } = await text.json();
+  assert.deepEqual([method, body], ['PATCH', `pan ${number}`]);
 
   const missing = await refused(vault.proxies.call({ proxyKey: made.key, json: { pan: '{{ no-such-token }}' } }));
   assert.ok(missing instanceof ApiError);
