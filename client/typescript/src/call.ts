@@ -89,7 +89,7 @@ export class Caller {
     this.#maxResponse = options.maxResponse ?? 32 << 20;
     // Browsers want the global fetch to be called on nothing.
     this.#fetch = options.fetch ?? ((input, init) => fetch(input, init));
-    if (this.#key !== undefined && !visible.test(this.#key)) throw wrong('the key must be of visible ASCII characters, without spaces');
+    if (this.#key !== undefined && (typeof this.#key !== 'string' || !visible.test(this.#key))) throw wrong('the key must be of visible ASCII characters, without spaces');
     if (!/^[A-Za-z0-9-]+$/.test(this.#prefix)) throw wrong('the header prefix must be of letters, digits and dashes');
     if (!isBetween(this.#retries, 0, 20)) throw wrong('the number of retries must be from 0 to 20');
     if (!isBetween(this.#maxResponse, 1, Number.MAX_SAFE_INTEGER)) throw wrong('the bound on answers must be positive');

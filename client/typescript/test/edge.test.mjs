@@ -306,6 +306,7 @@ test('settings are checked', () => {
     'http to a name that looks like this machine': { baseUrl: 'http://127.0.0.1.planted.example' },
     'http to another that does': { baseUrl: 'http://localhost.planted.example' },
     'a key with a line': { baseUrl: 'https://vault.example', key: 'planted\n' },
+    'a key that is null': { baseUrl: 'https://vault.example', key: null },
     'an empty key': { baseUrl: 'https://vault.example', key: '' },
     'a prefix with a colon': { baseUrl: 'https://vault.example', headerPrefix: 'planted:' },
     'too many retries': { baseUrl: 'https://vault.example', retries: 21 },
