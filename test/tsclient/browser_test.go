@@ -198,6 +198,7 @@ func browse(t *testing.T, address, profile string) {
 	cmd := exec.Command(program, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
 		"--disable-background-networking", "--disable-component-update", "--disable-crash-reporter", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 		"--remote-debugging-port=0", "--user-data-dir="+profile, address)
+	cmd.Env = append(os.Environ(), "TMPDIR="+filepath.Dir(profile)) // what it leaves there goes with the installation
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
