@@ -40,6 +40,8 @@ type tx struct {
 	// needsTenant says that what was written may only be kept if the tenant is
 	// there; hasTenant that the transaction has seen to that itself.
 	needsTenant, hasTenant bool
+	// served are tenants that need not be looked for; nil in a view.
+	served map[tenantKey]bool
 	// scrub asks for the write-ahead log to be emptied after the commit,
 	// because it holds copies of what the transaction destroyed.
 	scrub bool
@@ -72,12 +74,15 @@ func (t *tx) spared(write func() error) error {
 
 // checkTenant refuses what was written for a tenant that is gone or going.
 func (t *tx) checkTenant() error {
-	if !t.needsTenant || t.hasTenant {
+	if !t.needsTenant || t.hasTenant || t.served[t.tenant] && !t.conn.forgets {
 		return nil
 	}
 	n, err := t.conn.number(context.Background(), "SELECT 1 FROM tenants WHERE tenant_id = ? AND deleting = 0", t.tenant[:])
 	if err == nil && n == 0 {
 		return fmt.Errorf("sqlite: write: %w", store.ErrNoTenant)
+	}
+	if err == nil && !t.conn.forgets { // no change of tenants that may not be kept is under way
+		t.served[t.tenant] = true
 	}
 	return err
 }

@@ -38,6 +38,7 @@ type writer struct {
 	group        int // the most updates in one commit
 	common       *commonTerms
 	memory       *memory
+	served       map[tenantKey]bool // tenants that are there, and stay
 	queue        chan *update
 	stopped      chan struct{}
 	checkpointer *checkpointer
@@ -50,7 +51,7 @@ type writer struct {
 
 func newWriter(c *conn, group int, common *commonTerms, memory *memory, k *checkpointer, m *metrics) *writer {
 	w := &writer{
-		conn: c, group: group, common: common, memory: memory, queue: make(chan *update, 4*maxGroup), stopped: make(chan struct{}),
+		conn: c, group: group, common: common, memory: memory, served: map[tenantKey]bool{}, queue: make(chan *update, 4*maxGroup), stopped: make(chan struct{}),
 		checkpointer: k, metrics: m,
 	}
 	go w.run()
@@ -173,25 +174,33 @@ func (w *writer) transaction(group []*update) (_ []outcome, err error) {
 		}
 	}()
 	w.conn.forgets = false
+	defer func() {
+		if w.conn.forgets {
+			clear(w.served) // some may be gone
+		}
+	}()
 	outcomes := make([]outcome, len(group))
 	kept, scrub := 0, false
+	alone := len(group) == 1 // then there are no neighbours to keep
 	for i, u := range group {
-		if _, err := w.conn.exec("SAVEPOINT one"); err != nil {
-			return nil, err
+		if !alone {
+			if _, err := w.conn.exec("SAVEPOINT one"); err != nil {
+				return nil, err
+			}
 		}
-		t := &tx{conn: w.conn, tenant: u.tenant, writable: true, common: w.common}
+		t := &tx{conn: w.conn, tenant: u.tenant, writable: true, common: w.common, served: w.served}
 		outcomes[i] = apply(u, t)
 		if outcomes[i].kept() {
 			kept++
 			scrub = scrub || t.scrub
-		} else if _, err := w.conn.exec("ROLLBACK TO one"); err != nil {
-			// The whole transaction is gone, as it is after a full disk: tell
-			// a lone update what it died of rather than that.
-			if len(group) == 1 {
-				_, _ = w.conn.exec("ROLLBACK")
-				return outcomes, nil
+		}
+		if alone {
+			break
+		}
+		if !outcomes[i].kept() {
+			if _, err := w.conn.exec("ROLLBACK TO one"); err != nil {
+				return nil, err // the whole transaction is gone, as it is after a full disk
 			}
-			return nil, err
 		}
 		if _, err := w.conn.exec("RELEASE one"); err != nil {
 			return nil, err
@@ -199,6 +208,9 @@ func (w *writer) transaction(group []*update) (_ []outcome, err error) {
 	}
 	if kept == 0 {
 		_, err := w.conn.exec("ROLLBACK")
+		if alone {
+			err = nil // it may be gone already: what the update died of says more
+		}
 		return outcomes, err
 	}
 	if w.conn.forgets {
