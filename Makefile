@@ -81,8 +81,8 @@ unit: postgres runtime webhooks compat tsclient ## Run the tests as 'go test ./.
 	KEEPTEST_POSTGRES=required KEEPTEST_RUNTIME=required KEEPTEST_ROUNDS=all KEEPTEST_KEYS=200 go test ./...
 
 .PHONY: both
-both: postgres ## Run the tests that know no store once more, on PostgreSQL
-	KEEPTEST_POSTGRES=required KEEPTEST_STORE=postgres go test ./internal/token ./test/contract ./test/matrix ./test/openapi ./test/parallel ./test/rotation
+both: postgres ## Run the tests that know no store once more, on PostgreSQL, each request to one of two nodes by chance
+	KEEPTEST_POSTGRES=required KEEPTEST_STORE=postgres KEEPTEST_NODES=2 go test ./internal/token ./test/contract ./test/matrix ./test/openapi ./test/parallel ./test/rotation
 
 .PHONY: race
 race: postgres ## Run the tests under the race detector, crash tests in their short form

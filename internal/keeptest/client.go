@@ -12,8 +12,12 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/admin"
 )
 
-// Operator returns a client of the server's admin socket.
-func (s *Server) Operator() *admin.Client { return s.operator }
+// Operator returns a client of the server's admin socket, where there are
+// several of one by chance.
+func (s *Server) Operator() *admin.Client { return s.nodes[s.chance.next()].operator }
+
+// Nodes returns how many servers answer requests.
+func (s *Server) Nodes() int { return len(s.nodes) }
 
 // Tenant makes a tenant with a management application that has its key.
 func (s *Server) Tenant(t testing.TB) api.CreatedTenant {

@@ -7,8 +7,9 @@ package keeptest
 
 import (
 	"bytes"
-	"context"
+	"errors"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -18,7 +19,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tokenkeep/tokenkeep/internal/admin"
 	"github.com/tokenkeep/tokenkeep/internal/config"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 	"github.com/tokenkeep/tokenkeep/internal/sandbox"
@@ -26,18 +26,17 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres/pgtest"
 )
 
-// Server is a running server. Stop ends it; otherwise the end of the test does.
+// Server is a running server, or an installation of several that behave as one.
+// Stop ends it; otherwise the end of the test does.
 type Server struct {
-	*server.Server
-	URL    string
-	Data   string
-	Client *http.Client
-	Log    *Log
+	*server.Server // the first
+	URL            string
+	Data           string
+	Client         *http.Client
+	Log            *Log // of all
 
-	operator *admin.Client
-
-	cancel context.CancelFunc
-	done   chan error
+	nodes  []*node
+	chance *chance
 	once   sync.Once
 	err    error
 }
@@ -51,6 +50,7 @@ type Options struct {
 	KeyCache time.Duration
 	Listener net.Listener // default: one on a free port
 	StoreURL string       // of a database; default: what the environment chooses
+	Alone    bool         // one node whatever the environment says: the test is about a bound that each has for itself
 }
 
 // Start starts a server and waits until it is ready.
@@ -59,19 +59,54 @@ func Start(t testing.TB, o Options) *Server {
 	if o.Data == "" {
 		o.Data = filepath.Join(t.TempDir(), "data")
 	}
+	k := &Server{Data: o.Data, Log: &Log{}}
+	database := storeOf(t, o)
+	t.Cleanup(func() { k.end(t) }) // before the database goes
+	k.nodes = append(k.nodes, startNode(t, o, database, k.Log))
+	if os.Getenv(nodesVariable) == "2" && len(database) > 0 && o.StoreURL == "" && o.Listener == nil && !o.Alone {
+		second := o
+		second.Data = filepath.Join(t.TempDir(), "data")
+		second.Settings = map[string]string{"kek.file": filepath.Join(o.Data, "dev-kek.json")} // which the first has made
+		maps.Copy(second.Settings, o.Settings)
+		k.nodes = append(k.nodes, startNode(t, second, database, k.Log))
+	}
+	k.chance = newChance(t, len(k.nodes))
+	k.Server, k.URL, k.Client = k.nodes[0].Server, k.nodes[0].BaseURL(), client(t, k.nodes, k.chance)
+	return k
+}
+
+// end stops what is left at the end of a test.
+func (s *Server) end(t testing.TB) {
+	t.Helper()
+	if err := s.Stop(); err != nil {
+		t.Errorf("stop server: %v", err)
+	}
+	if !t.Failed() {
+		return
+	}
+	for line := range strings.Lines(s.Log.String()) { // what went wrong inside is nowhere else
+		if strings.Contains(line, `"level":"ERROR`) {
+			t.Log(line)
+		}
+	}
+	if len(s.nodes) > 1 {
+		t.Logf("%s=%d chooses the same nodes again", seedVariable, s.chance.seed)
+	}
+}
+
+// startNode starts one server of an installation.
+func startNode(t testing.TB, o Options, database []string, log *Log) *node {
+	t.Helper()
 	settings := map[string]string{
 		"addr": "127.0.0.1:0", "data": o.Data, "environment": "test", "log.level": "debug", "drain.delay": "0s", "drain.timeout": "10s",
 		"sandbox.level": "off",
 	}
-	for name, value := range o.Settings {
-		settings[name] = value
-	}
-	conf, err := config.Load("", storeOf(t, o), settings)
+	maps.Copy(settings, o.Settings)
+	conf, err := config.Load("", database, settings)
 	if err != nil {
 		t.Fatal(err)
 	}
 	conf.Dev = true
-	log := &Log{}
 	s, err := server.New(t.Context(), conf, server.Options{
 		Logger: slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Now:    o.Now, Version: "test", Routes: o.Routes, KeyCache: o.KeyCache, Listener: o.Listener,
@@ -79,27 +114,7 @@ func Start(t testing.TB, o Options) *Server {
 	if err != nil {
 		t.Fatalf("start server: %v", err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	transport := &http.Transport{MaxIdleConnsPerHost: 64}
-	k := &Server{
-		Server: s, URL: s.BaseURL(), Data: o.Data, Client: &http.Client{Transport: transport, Timeout: 30 * time.Second}, Log: log,
-		operator: admin.NewClient(o.Data), cancel: cancel, done: make(chan error, 1),
-	}
-	go func() { k.done <- s.Run(ctx) }()
-	t.Cleanup(func() {
-		transport.CloseIdleConnections()
-		if err := k.Stop(); err != nil {
-			t.Errorf("stop server: %v", err)
-		}
-		if t.Failed() { // what went wrong inside is nowhere else
-			for line := range strings.Lines(log.String()) {
-				if strings.Contains(line, `"level":"ERROR`) {
-					t.Log(line)
-				}
-			}
-		}
-	})
-	return k
+	return run(s, o.Data)
 }
 
 // storeVariable chooses the store of all servers that tests start: "postgres"
@@ -146,8 +161,9 @@ func OnFiles(t testing.TB) {
 // Stop ends the server as SIGTERM does and returns what went wrong.
 func (s *Server) Stop() error {
 	s.once.Do(func() {
-		s.cancel()
-		s.err = <-s.done
+		for _, n := range s.nodes {
+			s.err = errors.Join(s.err, n.stop())
+		}
 	})
 	return s.err
 }

@@ -2,6 +2,7 @@ package contract_test
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -24,12 +25,16 @@ type coder struct{ *walk }
 // "all", which may do everything with tokens and see them.
 func newCoder(t *testing.T, settings map[string]string) *coder {
 	t.Helper()
+	return newCoderWith(t, keeptest.Options{Settings: settings})
+}
+
+func newCoderWith(t *testing.T, o keeptest.Options) *coder {
+	t.Helper()
 	all := map[string]string{"sandbox.level": "full", "sandbox.runtime": runtimetest.Find(t).Folder, "sandbox.blank": "2"}
-	for name, value := range settings {
-		all[name] = value
-	}
+	maps.Copy(all, o.Settings)
 	c := clocktest.New(start)
-	k := keeptest.Start(t, keeptest.Options{Now: c.Now, Settings: all})
+	o.Now, o.Settings = c.Now, all
+	k := keeptest.Start(t, o)
 	made := k.Tenant(t)
 	w := &coder{&walk{t: t, server: k, clock: c, tenant: made.Tenant.ID, manager: made.Application, names: map[string]string{
 		"tenant": made.Tenant.ID, "manager": made.Application.ID, "manager_key": made.Application.Key, "nothing": "b7f1d3a0-0000-4000-8000-000000000001",

@@ -32,8 +32,14 @@ type walk struct {
 
 func newWalk(t *testing.T) *walk {
 	t.Helper()
+	return newWalkWith(t, keeptest.Options{})
+}
+
+func newWalkWith(t *testing.T, o keeptest.Options) *walk {
+	t.Helper()
 	c := clocktest.New(start)
-	return walkOn(t, keeptest.Start(t, keeptest.Options{Now: c.Now}), c)
+	o.Now = c.Now
+	return walkOn(t, keeptest.Start(t, o), c)
 }
 
 // walkOn is a walk in a tenant of its own on a server that others share.

@@ -81,7 +81,12 @@ var idempotent = map[string]struct {
 
 func newIdempotent(t *testing.T) *walk {
 	t.Helper()
-	w := newWalk(t)
+	return newIdempotentWith(t, keeptest.Options{})
+}
+
+func newIdempotentWith(t *testing.T, o keeptest.Options) *walk {
+	t.Helper()
+	w := newWalkWith(t, o)
 	w.furnishTwins()
 	return w
 }
@@ -291,7 +296,8 @@ func TestWhoIgnoresIdempotencyKeys(t *testing.T) {
 	}
 }
 
-// TestARequestInFlight: the first one's body does not come to its end for a while.
+// TestARequestInFlight: the first one's body does not come to its end for a
+// while. What another node answers meanwhile, test/nodes has.
 func TestARequestInFlight(t *testing.T) {
 	const body = `{"type":"token","data":1}`
 	for name, test := range map[string]struct {
@@ -302,7 +308,7 @@ func TestARequestInFlight(t *testing.T) {
 		"that succeeds": {body, 201, true}, "that fails": {"{}", 400, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newIdempotent(t)
+			w := newIdempotentWith(t, keeptest.Options{Alone: true})
 			read, write := io.Pipe()
 			// The server asks for the body when it has let the request in.
 			asked := make(chan struct{})

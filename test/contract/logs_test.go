@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tokenkeep/tokenkeep/internal/keeptest"
 )
 
 // entry is one entry of the log as the API writes it. What an operator did has
@@ -110,9 +112,9 @@ func TestRefusedAttemptsAreInTheLog(t *testing.T) {
 	)
 }
 
-// The attempts of one caller do not fill the log.
+// The attempts of one caller do not fill the log. Each node counts its own.
 func TestRefusedAttemptsAreBounded(t *testing.T) {
-	w := newWalk(t)
+	w := newWalkWith(t, keeptest.Options{Alone: true})
 	w.applications("private")
 	a := w.server.Call(t, "POST", "/applications/"+w.names["a0"]+"/keys", w.names["manager_key"], "")
 	key := fmt.Sprint(member(decode(t, a.Body), "key"))

@@ -312,7 +312,7 @@ func TestNothingOfATokenIsLeftBehind(t *testing.T) {
 	if log := w.server.Log.String(); strings.Contains(log, canary) || strings.Contains(log, "canary-note") || strings.Contains(log, `"973"`) {
 		t.Error("the server's log holds what was protected")
 	}
-	if metrics := w.server.Call(t, "GET", "/metrics", "", ""); strings.Contains(metrics.Body, canary) {
+	if strings.Contains(w.server.Metrics(t), canary) {
 		t.Error("the metrics hold what was protected")
 	}
 	if err := w.server.Stop(); err != nil {
@@ -357,7 +357,7 @@ func TestExpiredTokensAreSwept(t *testing.T) {
 	if err := w.server.Operator().Call(t.Context(), "POST", "/sweep", nil, &swept); err != nil || swept.Tokens != 1 {
 		t.Errorf("sweep = %+v, %v, want one token", swept, err)
 	}
-	if metrics := w.server.Call(t, "GET", "/metrics", "", ""); !strings.Contains(metrics.Body, "tokenkeep_tokens_expired_total 1") {
+	if !strings.Contains(w.server.Metrics(t), "tokenkeep_tokens_expired_total 1") {
 		t.Error("the metrics do not count the token")
 	}
 	if logs := w.server.Call(t, "GET", "/logs?entity_id=soon", w.names["manager_key"], ""); !strings.Contains(logs.Body, `"actor_type":"system"`) || !strings.Contains(logs.Body, "Token expired") {
