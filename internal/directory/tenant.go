@@ -211,7 +211,8 @@ const rowsPerStep = 500
 
 // FinishDeletions destroys the keys and removes the rows of tenants that are
 // being deleted, a bounded number at a time, so that nobody waits behind it.
-// One that fails does not keep the others.
+// One that fails does not keep the others. Every node does so; while releases
+// change, rows wait for the newer one.
 func (s *Service) FinishDeletions(ctx context.Context) error {
 	var failed []error
 	err := s.eachTenant(ctx, func(t store.Tenant) error {
@@ -226,6 +227,12 @@ func (s *Service) FinishDeletions(ctx context.Context) error {
 func (s *Service) finishDeletion(ctx context.Context, tenant string) error {
 	if err := s.destroyKeys(ctx, tenant); err != nil {
 		return err
+	}
+	switch err := s.store.AllTenants().Current(ctx); {
+	case errors.Is(err, store.ErrNewerSchema):
+		return nil // a server of the newer release removes all rows; this one may not know them
+	case err != nil:
+		return fmt.Errorf("look at the schema: %w", err)
 	}
 	for more := true; more; {
 		err := s.store.Update(ctx, tenant, func(tx store.Tx) (err error) {

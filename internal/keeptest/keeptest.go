@@ -47,6 +47,7 @@ type Options struct {
 	Settings map[string]string // beside those of a developer's machine
 	Now      func() time.Time
 	Routes   []httpapi.Route
+	Ahead    []string // migrations of a database behind those of this release
 	KeyCache time.Duration
 	Listener net.Listener // default: one on a free port
 	StoreURL string       // of a database; default: what the environment chooses
@@ -68,6 +69,7 @@ func Start(t testing.TB, o Options) *Server {
 		second.Data = filepath.Join(t.TempDir(), "data")
 		second.Settings = map[string]string{"kek.file": filepath.Join(o.Data, "dev-kek.json")} // which the first has made
 		maps.Copy(second.Settings, o.Settings)
+		second.Ahead = []string{pgtest.Tomorrow}
 		k.nodes = append(k.nodes, startNode(t, second, database, k.Log))
 	}
 	k.chance = newChance(t, len(k.nodes))
@@ -109,7 +111,7 @@ func startNode(t testing.TB, o Options, database []string, log *Log) *node {
 	conf.Dev = true
 	s, err := server.New(t.Context(), conf, server.Options{
 		Logger: slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Now:    o.Now, Version: "test", Routes: o.Routes, KeyCache: o.KeyCache, Listener: o.Listener,
+		Now:    o.Now, Version: "test", Routes: o.Routes, Ahead: o.Ahead, KeyCache: o.KeyCache, Listener: o.Listener,
 	})
 	if err != nil {
 		t.Fatalf("start server: %v", err)

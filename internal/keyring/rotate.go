@@ -135,7 +135,8 @@ func (r *Ring) step(ctx context.Context, tenant string) (at Rotation, err error)
 // It waits until no request from before is left, and looks at every value:
 // ErrInUse when one still names an old key, and then the next RotateTenant goes
 // through all rows once more. ErrNotRotated when there is no rotation that is
-// Resealed.
+// Resealed. store.ErrNewerSchema when a newer release may have values that this
+// one does not know to look at.
 func (r *Ring) RetireTenant(ctx context.Context, tenant string) error {
 	at, err := r.rotation(ctx, tenant)
 	if err != nil {
@@ -151,6 +152,9 @@ func (r *Ring) RetireTenant(ctx context.Context, tenant string) error {
 	uses, err := r.uses(ctx, tenant)
 	if err != nil {
 		return err
+	}
+	if err := r.store.AllTenants().Current(ctx); err != nil {
+		return fmt.Errorf("keyring: destroy an old key on a server of the newest release: %w", err)
 	}
 	delete(uses, at.Key)
 	if len(uses) > 0 {

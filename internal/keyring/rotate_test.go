@@ -404,6 +404,27 @@ func TestOnlyAFinishedRotationIsRetiredAndOnlyOnce(t *testing.T) {
 	}
 }
 
+// A newer release that shares the store may have sealed values where this one
+// does not look.
+func TestAnOldKeyIsNotDestroyedBesideANewerRelease(t *testing.T) {
+	w := newWorld(t)
+	tenant := w.tenant()
+	if err := w.ring.RotateTenant(t.Context(), tenant, nil); err != nil {
+		t.Fatal(err)
+	}
+	w.watch().from(failOn("Current", store.ErrNewerSchema))
+	if err := w.ring.RetireTenant(t.Context(), tenant); !errors.Is(err, store.ErrNewerSchema) {
+		t.Errorf("RetireTenant = %v, want ErrNewerSchema", err)
+	}
+	w.watch().from(nil)
+	if data := w.status(tenant).Data; len(data) != 2 {
+		t.Errorf("%d keys, want 2", len(data))
+	}
+	if err := w.ring.RetireTenant(t.Context(), tenant); err != nil {
+		t.Errorf("RetireTenant on the newest release = %v", err)
+	}
+}
+
 func TestATenantWithoutKeysIsNotRotated(t *testing.T) {
 	w := newWorld(t)
 	destroyed := w.tenant()

@@ -436,6 +436,10 @@ func (a *watchedTenants) Tenants(ctx context.Context, after string, limit int) (
 	return a.AllTenants.Tenants(ctx, after, limit)
 }
 
+func (a *watchedTenants) Current(ctx context.Context) error {
+	return errors.Join(a.call("Current"), a.AllTenants.Current(ctx))
+}
+
 func (a *watchedTenants) Setting(ctx context.Context, name string) ([]byte, error) {
 	if err := a.call("Setting"); err != nil {
 		return nil, err

@@ -41,6 +41,8 @@ type Options struct {
 	Listener net.Listener
 	// Routes are rows beside the server's own, for tests.
 	Routes []httpapi.Route
+	// Ahead are migrations of a database behind the server's own, for tests.
+	Ahead []string
 	// KeyCache is how long keys in memory are used before the store is asked
 	// whether they changed; 0 means two seconds. A rotation waits for it to
 	// pass, several times.

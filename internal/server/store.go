@@ -34,6 +34,7 @@ func (s *Server) openStore(ctx context.Context) error {
 	opened, err := postgres.Open(ctx, url.Reveal(), postgres.Options{
 		Logger: s.log, Metrics: s.registry, Connections: s.config.StoreConnections,
 		RequestRole: s.config.StoreRequestRole, LoggedEpochKeys: s.config.StoreLoggedEpochKeys,
+		Ahead: s.options.Ahead,
 	})
 	if err != nil {
 		return err

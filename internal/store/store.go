@@ -31,7 +31,8 @@ var (
 	ErrUnavailable = errors.New("store: unavailable")
 	// ErrInUse says that another process holds the store.
 	ErrInUse = errors.New("store: in use by another process")
-	// ErrNewerSchema says that a newer release wrote this store.
+	// ErrNewerSchema says that a newer release wrote this store: this one cannot
+	// use it or, when Current says so, does not know all of its rows.
 	ErrNewerSchema = errors.New("store: written by a newer release")
 	// ErrDamaged says that the stored bytes are not what was written.
 	ErrDamaged = errors.New("store: damaged")
@@ -122,6 +123,12 @@ type AllTenants interface {
 	// for a batch, in the order of their ids, from the one behind after. Its
 	// cost does not depend on how many tenants have none.
 	UnsealedTenants(ctx context.Context, after string, limit int) ([]string, error)
+
+	// Current returns ErrNewerSchema when a newer release, which shares the store
+	// until it has replaced this one, has added to the schema. Then there may be
+	// rows that this one does not know, and what must not miss any before it
+	// destroys something is left to the newer one.
+	Current(ctx context.Context) error
 
 	// Setting returns a value of the installation itself, such as the check
 	// value of its key-encryption key: ErrNotFound when there is none.

@@ -25,10 +25,11 @@ const (
 	answerWait    = 20 * time.Second // for all answers of one round trip
 )
 
-// Names of the advisory locks, in a space of their own ("TKEP").
+// Names of the advisory locks, in spaces of their own ("TKEP" and what follows).
 const (
 	lockSpace    = 0x544b4550
 	slotSpace    = 0x544b4551
+	releaseSpace = 0x544b4552
 	migrationKey = 1
 )
 
@@ -67,22 +68,30 @@ func parseURL(url string) (*pgxpool.Config, error) {
 }
 
 // ownerPool is for what crosses tenants and for the installation itself.
-func ownerPool(ctx context.Context, c *pgxpool.Config, o Options) (*pgxpool.Pool, error) {
+func ownerPool(ctx context.Context, c *pgxpool.Config, o Options, r *release) (*pgxpool.Pool, error) {
 	c = c.Copy()
 	c.MaxConns, c.MinConns = ownerConnections, 0
 	c.ConnConfig.Tracer = o.ownerTracer
-	c.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error { return script(ctx, conn, session) }
+	c.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		if err := script(ctx, conn, session); err != nil {
+			return err
+		}
+		return r.admit(ctx, conn, o)
+	}
 	return pgxpool.NewWithConfig(ctx, c)
 }
 
 // requestPool is for View, Update and the epoch keys of a tenant: its
 // connections act as a role that sees the rows of one tenant alone.
-func requestPool(ctx context.Context, c *pgxpool.Config, o Options) (*pgxpool.Pool, error) {
+func requestPool(ctx context.Context, c *pgxpool.Config, o Options, r *release) (*pgxpool.Pool, error) {
 	c = c.Copy()
 	c.MaxConns, c.MinConns = int32(o.Connections), 0
 	c.ConnConfig.Tracer = o.requestTracer
 	c.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		if err := script(ctx, conn, session+requestSession); err != nil {
+			return err
+		}
+		if err := r.admit(ctx, conn, o); err != nil {
 			return err
 		}
 		if err := leaseSlot(ctx, conn); err != nil {

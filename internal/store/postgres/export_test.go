@@ -62,4 +62,14 @@ func (s *Store) Impatient(d time.Duration) { s.patience = d }
 func (s *Store) Tidy(ctx context.Context) error { return s.tidyOnce(ctx) }
 
 // Migrations returns the texts of the migrations.
-func Migrations() ([]string, error) { return migrations() }
+func Migrations() ([]string, error) { return migrations(Options{}) }
+
+// Disconnect ends the connections of a store, which makes new ones when it
+// needs them.
+func (s *Store) Disconnect() {
+	s.requests.Reset()
+	s.owner.Reset()
+}
+
+// OldestServer is the number that a server must know for these migrations.
+func OldestServer(texts []string) int { return oldestServer(texts) }

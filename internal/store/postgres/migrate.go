@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -31,7 +30,7 @@ var tenantTables = []string{
 var requestTables = append([]string{"log_batches", "commits", "epoch_keys"}, tenantTables...)
 
 // migrations returns the texts in the order of their numbers, which have no gaps.
-func migrations() ([]string, error) {
+func migrations(o Options) ([]string, error) {
 	names, err := fs.Glob(migrationFiles, "migrations/*.sql")
 	if err != nil {
 		return nil, err
@@ -47,11 +46,12 @@ func migrations() ([]string, error) {
 		}
 		texts[i] = string(b)
 	}
-	return texts, nil
+	return append(texts, o.Ahead...), nil
 }
 
 // prepare brings the database up to date. Servers that start together take
-// turns. It fails with store.ErrNewerSchema before it has changed anything.
+// turns. It fails with store.ErrNewerSchema before it has changed anything, and
+// with store.ErrInUse when older servers are connected that could not go on.
 func prepare(ctx context.Context, config *pgx.ConnConfig, o Options) (err error) {
 	c, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
@@ -113,20 +113,21 @@ func checkServer(ctx context.Context, c *pgx.Conn, o Options) error {
 }
 
 // migrate runs the migrations that the database has not seen, each in a
-// transaction of its own.
-func migrate(ctx context.Context, c *pgx.Conn, _ Options) error {
-	texts, err := migrations()
+// transaction of its own. Servers that are connected go on meanwhile.
+func migrate(ctx context.Context, c *pgx.Conn, o Options) error {
+	texts, err := migrations(o)
 	if err != nil {
 		return ownError{err}
 	}
-	version, err := schemaVersion(ctx, c)
-	if err != nil {
+	version, oldest, err := schemaVersion(ctx, c)
+	switch {
+	case err != nil:
 		return err
-	}
-	if version > len(texts) {
-		return ownError{fmt.Errorf("%w: its schema is number %d, and this release knows %d", store.ErrNewerSchema, version, len(texts))}
-	}
-	if version == 0 {
+	case oldest > len(texts):
+		return ownError{fmt.Errorf("%w: its schema is number %d, which takes a release that knows number %d, and this one knows %d", store.ErrNewerSchema, version, oldest, len(texts))}
+	case version > len(texts):
+		o.Logger.Warn("a newer release has changed the database: this server goes on until it is replaced", "schema", version, "knows", len(texts))
+	case version == 0:
 		// IF NOT EXISTS would ask for the right to create even when it is there.
 		var there bool
 		if err := c.QueryRow(ctx, "SELECT to_regnamespace($1) IS NOT NULL", schema).Scan(&there); err != nil {
@@ -142,39 +143,41 @@ func migrate(ctx context.Context, c *pgx.Conn, _ Options) error {
 		return err
 	}
 	for n := version; n < len(texts); n++ {
-		begin := "BEGIN;"
+		begin, needs := "", oldestServer(texts[:n+1])
 		if n == 0 {
-			begin += "CREATE TABLE installation (name text COLLATE \"C\" NOT NULL PRIMARY KEY, value bytea NOT NULL);"
-		}
-		done := fmt.Sprintf(`
-			INSERT INTO installation (name, value) VALUES ('schema', convert_to('%d', 'UTF8'))
-			ON CONFLICT (name) DO UPDATE SET value = excluded.value; COMMIT;`, n+1)
-		if err := script(ctx, c, begin+texts[n]+done); err != nil {
+			begin = "CREATE TABLE installation (name text COLLATE \"C\" NOT NULL PRIMARY KEY, value bytea NOT NULL);"
+		} else if err := dismiss(ctx, c, oldest, needs); err != nil {
 			return err
 		}
+		done := fmt.Sprintf(`
+			;
+			INSERT INTO installation (name, value) VALUES ('schema', convert_to('%d', 'UTF8')), ('oldest', convert_to('%d', 'UTF8'))
+			ON CONFLICT (name) DO UPDATE SET value = excluded.value`, n+1, needs)
+		if err := patiently(ctx, c, begin+texts[n]+done); err != nil {
+			return err
+		}
+		oldest = needs
 	}
 	return nil
 }
 
-// schemaVersion returns the number of the last migration, 0 when there was none.
-func schemaVersion(ctx context.Context, c *pgx.Conn) (int, error) {
+// schemaVersion returns the number of the last migration, 0 when there was
+// none, and the number that a server must know to work on it.
+func schemaVersion(ctx context.Context, c *pgx.Conn) (version, oldest int, err error) {
 	var there bool
 	if err := c.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", schema+".installation").Scan(&there); err != nil || !there {
-		return 0, err
+		return 0, 0, err
 	}
-	var text string
-	err := c.QueryRow(ctx, "SELECT convert_from(value, 'UTF8') FROM "+schema+".installation WHERE name = 'schema'").Scan(&text)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return 0, own("the schema %s is of another program: %w", schema, store.ErrDamaged)
+	if version, err = installationNumber(ctx, c, "schema"); err != nil {
+		return 0, 0, err
 	}
-	if err != nil {
-		return 0, err
+	if version == 0 {
+		return 0, 0, own("the schema %s is of another program: %w", schema, store.ErrDamaged)
 	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
-		return 0, own("the number of the schema cannot be read: %w", store.ErrDamaged)
+	if oldest, err = installationNumber(ctx, c, "oldest"); oldest == 0 {
+		oldest = version
 	}
-	return n, nil
+	return version, oldest, err
 }
 
 // prepareRole makes the role of requests, when it is missing and may be made,

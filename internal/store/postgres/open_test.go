@@ -141,14 +141,19 @@ func TestAServerOpensWhatItKnows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	newer := fmt.Sprintf("UPDATE tokenkeep.installation SET value = '%d' WHERE name = 'schema'", len(known)+1)
 	for name, c := range map[string]struct {
 		before []string
 		want   error
 	}{
-		"a schema of this release": {nil, nil},
-		"a newer schema":           {[]string{fmt.Sprintf("UPDATE tokenkeep.installation SET value = '%d' WHERE name = 'schema'", len(known)+1)}, store.ErrNewerSchema},
-		"a number that is none":    {[]string{"UPDATE tokenkeep.installation SET value = 'x' WHERE name = 'schema'"}, store.ErrDamaged},
-		"no number":                {[]string{"DELETE FROM tokenkeep.installation WHERE name = 'schema'"}, store.ErrDamaged},
+		"a schema of this release":                     {nil, nil},
+		"a newer schema with room for this release":    {[]string{newer}, nil},
+		"a newer schema without room for this release": {[]string{newer, fmt.Sprintf("UPDATE tokenkeep.installation SET value = '%d' WHERE name = 'oldest'", len(known)+1)}, store.ErrNewerSchema},
+		"a newer schema that does not say":             {[]string{newer, "DELETE FROM tokenkeep.installation WHERE name = 'oldest'"}, store.ErrNewerSchema},
+		"this schema when it did not say":              {[]string{"DELETE FROM tokenkeep.installation WHERE name = 'oldest'"}, nil},
+		"a number that is none":                        {[]string{"UPDATE tokenkeep.installation SET value = 'x' WHERE name = 'schema'"}, store.ErrDamaged},
+		"no number of servers":                         {[]string{"UPDATE tokenkeep.installation SET value = '0' WHERE name = 'oldest'"}, store.ErrDamaged},
+		"no number":                                    {[]string{"DELETE FROM tokenkeep.installation WHERE name = 'schema'"}, store.ErrDamaged},
 	} {
 		t.Run(name, func(t *testing.T) {
 			database := pgtest.Database(t)

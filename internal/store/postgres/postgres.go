@@ -47,6 +47,9 @@ type Options struct {
 	// price of copies in its write-ahead log and on its standbys. All servers of
 	// an installation must agree.
 	LoggedEpochKeys bool
+	// Ahead are migrations behind those of this release, for tests: with them it
+	// is a release of tomorrow.
+	Ahead []string
 	// Ungathered gives every update a commit of its own. It exists so that a
 	// benchmark can show in one run what gathering is worth.
 	Ungathered bool
@@ -58,6 +61,7 @@ type Options struct {
 // Store is a store in a database.
 type Store struct {
 	log      *slog.Logger
+	release  *release
 	owner    *pgxpool.Pool // crosses tenants
 	requests *pgxpool.Pool // acts as the role of requests
 	metrics  *metrics
@@ -81,8 +85,9 @@ var _ store.Store = (*Store)(nil)
 // Open opens the store in the database that url names, and brings its schema
 // up to date. The URL is a plain string, because nothing under store may name a
 // protected one; it holds a password, and appears nowhere. Open fails with
-// store.ErrNewerSchema when a newer release wrote the database, and has then
-// changed nothing.
+// store.ErrNewerSchema when a newer release changed the database so that this
+// one cannot work on it, and has then changed nothing. It fails with
+// store.ErrInUse when servers are connected that could not go on if it did.
 func Open(ctx context.Context, url string, o Options) (_ *Store, err error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -100,12 +105,17 @@ func Open(ctx context.Context, url string, o Options) (_ *Store, err error) {
 	if err := prepare(ctx, config.ConnConfig, o); err != nil {
 		return nil, err
 	}
-	s := &Store{log: o.Logger, metrics: newMetrics(o.Metrics), turns: newTurns(), patience: patience, tidyEnded: make(chan struct{})}
+	texts, err := migrations(o)
+	if err != nil {
+		return nil, err
+	}
+	r := &release{known: len(texts)}
+	s := &Store{log: o.Logger, release: r, metrics: newMetrics(o.Metrics), turns: newTurns(), patience: patience, tidyEnded: make(chan struct{})}
 	s.gatherer = newGatherer(s, o.Ungathered)
-	if s.owner, err = ownerPool(ctx, config, o); err != nil {
+	if s.owner, err = ownerPool(ctx, config, o, r); err != nil {
 		return nil, mapError("open pool", err, nil)
 	}
-	if s.requests, err = requestPool(ctx, config, o); err != nil {
+	if s.requests, err = requestPool(ctx, config, o, r); err != nil {
 		s.owner.Close()
 		return nil, mapError("open pool", err, nil)
 	}
