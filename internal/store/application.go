@@ -58,7 +58,9 @@ type ApplicationRows interface {
 	InsertKey(ctx context.Context, k Key) error
 	// Keys returns the keys of an application, oldest first.
 	Keys(ctx context.Context, applicationID string) ([]Key, error)
-	// KeyByHash returns the key with that hash and its application, or ErrNotFound.
+	// KeyByHash returns the key with that hash and its application, or
+	// ErrNotFound. By such a hash callers are found: none is, here and by a
+	// session's or a definition's, once the tenant's row says Deleting.
 	KeyByHash(ctx context.Context, hash []byte) (Key, Application, error)
 	// DeleteKey removes a key of an application. ErrNotFound when it is not there.
 	DeleteKey(ctx context.Context, applicationID, id string) error

@@ -116,7 +116,7 @@ func (t *tx) KeyByHash(ctx context.Context, hash []byte) (k store.Key, a store.A
 		SELECT k.id, k.application_id, k.version, k.hash, k.prefix, k.created_by, k.created_at,
 		  a.id, a.name, a.type, a.permissions, a.rules, a.expires_at, a.created_by, a.created_at, a.modified_by, a.modified_at, a.version
 		FROM application_keys k JOIN applications a ON a.tenant_id = $1 AND a.id = k.application_id
-		WHERE k.tenant_id = $1 AND k.hash = $2`, []any{orEmpty(hash)},
+		WHERE k.tenant_id = $1 AND k.hash = $2`+unlessDeleting, []any{orEmpty(hash)},
 		func(row pgx.Rows) (err error) {
 			var permissions string
 			if err := row.Scan(append(keyFields(&k), applicationFields(&a, &permissions)...)...); err != nil {

@@ -38,7 +38,7 @@ func (t *tx) Definition(ctx context.Context, kind, id string) (d store.Definitio
 }
 
 func (t *tx) DefinitionByKey(ctx context.Context, hash []byte) (d store.Definition, err error) {
-	err = t.one(ctx, "find definition", "SELECT "+definitionColumns+" FROM definitions WHERE tenant_id = $1 AND key_hash = $2", []any{orNoHash(hash)},
+	err = t.one(ctx, "find definition", "SELECT "+definitionColumns+" FROM definitions WHERE tenant_id = $1 AND key_hash = $2"+unlessDeleting, []any{orNoHash(hash)},
 		func(row pgx.Rows) (err error) { d, err = scanDefinition(row); return err })
 	return d, err
 }

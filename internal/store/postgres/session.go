@@ -53,20 +53,20 @@ func insertSessions(sessions []store.Session) step {
 }
 
 func (t *tx) Session(ctx context.Context, id string) (store.Session, error) {
-	return t.session(ctx, "id", id)
+	return t.session(ctx, "id", id, "")
 }
 
 func (t *tx) SessionByKey(ctx context.Context, hash []byte) (store.Session, error) {
-	return t.session(ctx, "key_hash", orEmpty(hash))
+	return t.session(ctx, "key_hash", orEmpty(hash), unlessDeleting)
 }
 
 func (t *tx) SessionByNonce(ctx context.Context, hash []byte) (store.Session, error) {
-	return t.session(ctx, "nonce_hash", orEmpty(hash))
+	return t.session(ctx, "nonce_hash", orEmpty(hash), "")
 }
 
 // session finds a session by a column in which no two of a tenant's are alike.
-func (t *tx) session(ctx context.Context, column string, value any) (s store.Session, err error) {
-	err = t.one(ctx, "read session", "SELECT "+sessionColumns+" FROM sessions WHERE tenant_id = $1 AND "+column+" = $2", []any{value},
+func (t *tx) session(ctx context.Context, column string, value any, and string) (s store.Session, err error) {
+	err = t.one(ctx, "read session", "SELECT "+sessionColumns+" FROM sessions WHERE tenant_id = $1 AND "+column+" = $2"+and, []any{value},
 		func(row pgx.Rows) (err error) { s, err = scanSession(row); return err })
 	return s, err
 }

@@ -156,6 +156,9 @@ func readKinds(kinds *[]string) func(pgx.Rows) error {
 	}
 }
 
+// unlessDeleting goes with the statements by which callers are found.
+const unlessDeleting = " AND EXISTS (SELECT 1 FROM tenants WHERE tenant_id = $1 AND NOT deleting)"
+
 func (t *tx) hasRows(ctx context.Context, tables []string) (bool, error) {
 	for _, table := range tables {
 		if n, err := t.number(ctx, "look for rows of a tenant", "SELECT count(*) FROM (SELECT 1 FROM "+table+" WHERE tenant_id = $1 LIMIT 1) AS few"); err != nil || n > 0 {

@@ -127,7 +127,7 @@ func (t *tx) Keys(ctx context.Context, applicationID string) ([]store.Key, error
 var keyByHash = `
 	SELECT ` + qualified("k", keyColumns) + `, ` + qualified("a", applicationColumns) + `
 	FROM application_keys AS k CROSS JOIN applications AS a
-	WHERE k.tenant_id = ?1 AND k.hash = ?2 AND a.tenant_id = ?1 AND a.id = k.application_id`
+	WHERE k.tenant_id = ?1 AND k.hash = ?2 AND a.tenant_id = ?1 AND a.id = k.application_id` + unlessDeleting
 
 func (t *tx) KeyByHash(ctx context.Context, hash []byte) (store.Key, store.Application, error) {
 	found, err := remember(t, "key", string(hash), keyHolder.size, func() (h keyHolder, err error) {

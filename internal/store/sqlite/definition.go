@@ -41,7 +41,7 @@ func (t *tx) Definition(ctx context.Context, kind, id string) (store.Definition,
 
 func (t *tx) DefinitionByKey(ctx context.Context, hash []byte) (store.Definition, error) {
 	return t.definition(ctx, "by key", string(hash),
-		"SELECT "+definitionColumns+" FROM definitions INDEXED BY definitions_by_key WHERE tenant_id = ? AND key_hash = ?", orNoHash(hash))
+		"SELECT "+definitionColumns+" FROM definitions INDEXED BY definitions_by_key WHERE tenant_id = ? AND key_hash = ?"+unlessDeleting, orNoHash(hash))
 }
 
 func (t *tx) definition(ctx context.Context, kind, id, statement string, args ...driver.Value) (store.Definition, error) {

@@ -29,20 +29,20 @@ func (t *tx) InsertSession(_ context.Context, s store.Session) error {
 }
 
 func (t *tx) Session(ctx context.Context, id string) (store.Session, error) {
-	return t.session(ctx, "id", id)
+	return t.session(ctx, "id", id, "")
 }
 
 func (t *tx) SessionByKey(ctx context.Context, hash []byte) (store.Session, error) {
-	return t.session(ctx, "key_hash", hash)
+	return t.session(ctx, "key_hash", hash, unlessDeleting)
 }
 
 func (t *tx) SessionByNonce(ctx context.Context, hash []byte) (store.Session, error) {
-	return t.session(ctx, "nonce_hash", hash)
+	return t.session(ctx, "nonce_hash", hash, "")
 }
 
 // session finds a session by a column in which no two of a tenant's are alike.
-func (t *tx) session(ctx context.Context, column string, value driver.Value) (s store.Session, err error) {
-	err = t.one(ctx, "SELECT "+sessionColumns+" FROM sessions WHERE tenant_id = ? AND "+column+" = ?", []driver.Value{value},
+func (t *tx) session(ctx context.Context, column string, value driver.Value, and string) (s store.Session, err error) {
+	err = t.one(ctx, "SELECT "+sessionColumns+" FROM sessions WHERE tenant_id = ? AND "+column+" = ?"+and, []driver.Value{value},
 		func(row []driver.Value) error { s = scanSession(row); return nil })
 	return s, err
 }

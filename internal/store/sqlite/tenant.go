@@ -87,6 +87,9 @@ var deletion = map[string]string{
 	"tenants":           "tenant_id IN (SELECT tenant_id FROM tenants WHERE tenant_id = ?1 LIMIT ?2)",
 }
 
+// unlessDeleting goes with the statements by which callers are found.
+const unlessDeleting = " AND EXISTS (SELECT 1 FROM tenants WHERE tenant_id = ?1 AND NOT deleting)"
+
 func (t *tx) DeleteTenantRows(ctx context.Context, limit int) (more bool, err error) {
 	if !t.writable {
 		return false, store.ErrReadOnly

@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/tokenkeep/tokenkeep/internal/store"
@@ -15,6 +16,7 @@ var goneTests = []test{
 	{"what follows the last row of a tenant in its transaction is not kept", writesBehindTheLastRow},
 	{"a write that a deletion needs spares no other", sparedAlone},
 	{"inserts that meet a deletion leave nothing", insertsMeetDeletion},
+	{"nobody is found by a key of a tenant that is being deleted", keysWhileDeleting},
 }
 
 // spared are the writes that a deletion needs.
@@ -187,4 +189,35 @@ func insertsMeetDeletion(f *fixture) {
 	running.Wait()
 	f.same("what is left", f.contents(tenantA), contents{})
 	f.sound()
+}
+
+// keysWhileDeleting: what finds callers finds none, and the rows are there.
+func keysWhileDeleting(f *fixture) {
+	f.fill(tenantA)
+	f.fill(tenantB)
+	finds := []string{"KeyByHash", "SessionByKey", "DefinitionByKey"}
+	found := func(tenant string) (n int) {
+		for _, m := range methods {
+			if !slices.Contains(finds, m.name) {
+				continue
+			}
+			f.view(tenant, func(ctx context.Context, tx store.Tx) error {
+				switch _, err := m.call(ctx, tx); {
+				case err == nil:
+					n++
+				case !errors.Is(err, store.ErrNotFound):
+					f.Errorf("%s: got error %v, want %v", m.name, err, store.ErrNotFound)
+				}
+				return nil
+			})
+		}
+		return n
+	}
+	f.same("found before", found(tenantA), len(finds))
+	before := f.contents(tenantA)
+	f.update(tenantA, mark)
+	f.same("found while it is being deleted", found(tenantA), 0)
+	f.same("found in the other tenant", found(tenantB), len(finds))
+	after := f.contents(tenantA)
+	f.same("applications and keys", []any{after.Applications, after.Keys}, []any{before.Applications, before.Keys})
 }
