@@ -447,6 +447,37 @@ func TestOneDeletionThatFailsKeepsNoOther(t *testing.T) {
 	again.none()
 }
 
+// outdated is a store that a newer release shares.
+type outdated struct{ store.Store }
+
+func (o outdated) AllTenants() store.AllTenants { return outdatedTenants{o.Store.AllTenants()} }
+
+type outdatedTenants struct{ store.AllTenants }
+
+func (outdatedTenants) Current(context.Context) error { return store.ErrNewerSchema }
+
+// The newer release may have rows of the tenant that this one does not know, and
+// the tenant's own row, by which they are found, goes last.
+func TestBesideANewerReleaseKeysGoAndRowsStay(t *testing.T) {
+	w := newWorld(t)
+	tenant, _ := w.tenant()
+	w.fill(tenant)
+	older := directory.New(outdated{w.store}, w.ring, w.clock.Now, "test", func(context.Context, string) error { return nil })
+	if err := older.DeleteTenant(t.Context(), w.manager(tenant)); err != nil {
+		t.Fatal(err)
+	}
+	if err := older.FinishDeletions(t.Context()); err != nil {
+		t.Errorf("FinishDeletions = %v", err)
+	}
+	if rows := w.rows(tenant); rows.Tenant.ID == "" || len(rows.Keysets) != 0 {
+		t.Errorf("of the tenant are left %+v, want all but its keys", rows)
+	}
+	if err := w.FinishDeletions(t.Context()); err != nil {
+		t.Errorf("FinishDeletions of the newer release = %v", err)
+	}
+	w.none()
+}
+
 func TestFinishDeletionsEndsWithItsContext(t *testing.T) {
 	w := newWorld(t)
 	tenant, _ := w.tenant()
