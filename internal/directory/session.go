@@ -369,8 +369,8 @@ func (s *Service) capOf(keys *keyring.Keys, maker store.Application) (access.Gra
 // SweepSessions removes sessions that have expired, of all tenants, and returns
 // how many. Each is removed, and logged, by the node that still finds it.
 func (s *Service) SweepSessions(ctx context.Context) (removed int, err error) {
-	return store.Sweep(ctx, func(limit int) ([]store.SessionRef, error) {
-		return s.store.AllTenants().ExpiredSessions(ctx, store.At(s.now()), limit)
+	return store.Sweep(ctx, func(skip, limit int) ([]store.SessionRef, error) {
+		return s.store.AllTenants().ExpiredSessions(ctx, store.At(s.now()), skip, limit)
 	}, func(r store.SessionRef) string { return r.Tenant }, func(tenant string, due []store.SessionRef) (removed int, err error) {
 		err = s.store.Update(ctx, tenant, func(tx store.Tx) error {
 			removed = 0 // a transaction may run again

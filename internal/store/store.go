@@ -104,16 +104,16 @@ type AllTenants interface {
 	Tenants(ctx context.Context, after string, limit int) ([]Tenant, error)
 
 	// ExpiredTokens returns up to limit tokens whose expiry is at or before
-	// now, longest expired first.
-	ExpiredTokens(ctx context.Context, now Time, limit int) ([]TokenRef, error)
+	// now, longest expired first, but for the first skip of them.
+	ExpiredTokens(ctx context.Context, now Time, skip, limit int) ([]TokenRef, error)
 
 	// ExpiredSessions returns up to limit sessions whose expiry is at or before
-	// now, longest expired first.
-	ExpiredSessions(ctx context.Context, now Time, limit int) ([]SessionRef, error)
+	// now, longest expired first, but for the first skip of them.
+	ExpiredSessions(ctx context.Context, now Time, skip, limit int) ([]SessionRef, error)
 
 	// ExpiredParcels returns up to limit parcels whose expiry is at or before
-	// now, longest expired first.
-	ExpiredParcels(ctx context.Context, now Time, limit int) ([]ParcelRef, error)
+	// now, longest expired first, but for the first skip of them.
+	ExpiredParcels(ctx context.Context, now Time, skip, limit int) ([]ParcelRef, error)
 
 	// DueParcels returns up to limit parcels that want attention since now or
 	// before, those that have waited longest first.

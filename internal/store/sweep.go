@@ -13,35 +13,43 @@ const (
 )
 
 // Sweep removes what is due, of all tenants, and returns how much. find returns
-// up to limit rows that are due; remove takes some of one tenant's rows, looks
-// again whether each is still there and due, and returns how many it removed. A
-// tenant whose rows cannot be removed does not keep the others from it. Sweeps
-// may run on many nodes at once.
-func Sweep[R any](ctx context.Context, find func(limit int) ([]R, error), tenantOf func(R) string, remove func(tenant string, rows []R) (int, error)) (removed int, err error) {
+// up to limit rows that are due, but for the first skip of them; remove takes
+// some of one tenant's rows, looks again whether each is still there and due,
+// and returns how many it removed. A tenant whose rows cannot be removed does
+// not keep the others from it, however many they are and however long they have
+// been due; one that is being deleted takes its rows along, and is passed by.
+// Sweeps may run on many nodes at once: what one misses because of another, the
+// next one finds.
+func Sweep[R any](ctx context.Context, find func(skip, limit int) ([]R, error), tenantOf func(R) string, remove func(tenant string, rows []R) (int, error)) (removed int, err error) {
+	var errs []error
+	stuck, skip := make(map[string]bool), 0 // tenants, and how many rows of theirs stand before those that are not yet seen
 	for {
-		due, err := find(sweepFinds)
+		due, err := find(skip, sweepFinds)
 		if err != nil {
-			return removed, err
+			return removed, errors.Join(append(errs, err)...)
 		}
 		byTenant := make(map[string][]R)
 		for _, row := range due {
 			byTenant[tenantOf(row)] = append(byTenant[tenantOf(row)], row)
 		}
-		before := removed
-		var errs []error
+		before := removed + skip
 		for tenant, rows := range byTenant {
-			for len(rows) > 0 {
+			for len(rows) > 0 && !stuck[tenant] {
 				n := min(len(rows), sweepRemoves)
 				gone, err := remove(tenant, rows[:n])
 				removed += gone
-				if err != nil {
-					errs = append(errs, err)
-					break
+				if err == nil {
+					rows = rows[n:]
+					continue
 				}
-				rows = rows[n:]
+				stuck[tenant] = true
+				if !errors.Is(err, ErrNoTenant) {
+					errs = append(errs, err)
+				}
 			}
+			skip += len(rows)
 		}
-		if len(due) < sweepFinds || removed == before || ctx.Err() != nil {
+		if len(due) < sweepFinds || removed+skip == before || ctx.Err() != nil {
 			return removed, errors.Join(errs...)
 		}
 	}
@@ -50,8 +58,8 @@ func Sweep[R any](ctx context.Context, find func(limit int) ([]R, error), tenant
 // SweepParcels removes parcels whose time is over, of all tenants, and returns
 // how many. They are not entities: the log does not name them.
 func SweepParcels(ctx context.Context, s Store, now Time) (int, error) {
-	return Sweep(ctx, func(limit int) ([]ParcelRef, error) {
-		return s.AllTenants().ExpiredParcels(ctx, now, limit)
+	return Sweep(ctx, func(skip, limit int) ([]ParcelRef, error) {
+		return s.AllTenants().ExpiredParcels(ctx, now, skip, limit)
 	}, func(r ParcelRef) string { return r.Tenant }, func(tenant string, due []ParcelRef) (removed int, err error) {
 		err = s.Update(ctx, tenant, func(tx Tx) error {
 			removed = 0 // a transaction may run again

@@ -12,8 +12,8 @@ import (
 // Sweep removes tokens that have expired, of all tenants, and returns how many.
 // Each is removed, and logged, by the node that still finds it expired.
 func (s *Service) Sweep(ctx context.Context) (removed int, err error) {
-	return store.Sweep(ctx, func(limit int) ([]store.TokenRef, error) {
-		return s.store.AllTenants().ExpiredTokens(ctx, store.At(s.now()), limit)
+	return store.Sweep(ctx, func(skip, limit int) ([]store.TokenRef, error) {
+		return s.store.AllTenants().ExpiredTokens(ctx, store.At(s.now()), skip, limit)
 	}, func(r store.TokenRef) string { return r.Tenant }, func(tenant string, due []store.TokenRef) (int, error) {
 		return s.sweepTenant(ctx, tenant, due)
 	})
@@ -40,9 +40,6 @@ func (s *Service) sweepTenant(ctx context.Context, tenant string, due []store.To
 		}
 		return tx.AppendLog(ctx, entries...)
 	})
-	if errors.Is(err, store.ErrNoTenant) {
-		return 0, nil // its deletion takes them along
-	}
 	if err != nil {
 		return 0, fmt.Errorf("remove expired tokens: %w", err)
 	}

@@ -65,9 +65,9 @@ func (a allTenants) Tenants(ctx context.Context, after string, limit int) ([]sto
 	return across(ctx, a.store, "list tenants", "SELECT "+tenantColumns+" FROM tenants WHERE tenant_id > $1 ORDER BY tenant_id LIMIT $2", []any{from, limit}, scanTenant)
 }
 
-func (a allTenants) ExpiredTokens(ctx context.Context, now store.Time, limit int) ([]store.TokenRef, error) {
+func (a allTenants) ExpiredTokens(ctx context.Context, now store.Time, skip, limit int) ([]store.TokenRef, error) {
 	return across(ctx, a.store, "find expired tokens",
-		"SELECT tenant_id, id FROM tokens WHERE expires_at + 0 <= $1 ORDER BY expires_at + 0 LIMIT $2", []any{int64(now), limit},
+		"SELECT tenant_id, id FROM tokens WHERE expires_at + 0 <= $1 ORDER BY expires_at + 0 LIMIT $2 OFFSET $3", []any{int64(now), limit, skip},
 		func(row pgx.Rows) (r store.TokenRef, err error) {
 			var id pgtype.UUID
 			err = row.Scan(&id, &r.ID)
@@ -76,9 +76,9 @@ func (a allTenants) ExpiredTokens(ctx context.Context, now store.Time, limit int
 		})
 }
 
-func (a allTenants) ExpiredSessions(ctx context.Context, now store.Time, limit int) ([]store.SessionRef, error) {
+func (a allTenants) ExpiredSessions(ctx context.Context, now store.Time, skip, limit int) ([]store.SessionRef, error) {
 	return across(ctx, a.store, "find expired sessions",
-		"SELECT tenant_id, id FROM sessions WHERE expires_at + 0 <= $1 ORDER BY expires_at + 0 LIMIT $2", []any{int64(now), limit},
+		"SELECT tenant_id, id FROM sessions WHERE expires_at + 0 <= $1 ORDER BY expires_at + 0 LIMIT $2 OFFSET $3", []any{int64(now), limit, skip},
 		func(row pgx.Rows) (r store.SessionRef, err error) {
 			var id pgtype.UUID
 			err = row.Scan(&id, &r.ID)
@@ -94,9 +94,9 @@ func scanParcelRef(row pgx.Rows) (r store.ParcelRef, err error) {
 	return r, err
 }
 
-func (a allTenants) ExpiredParcels(ctx context.Context, now store.Time, limit int) ([]store.ParcelRef, error) {
+func (a allTenants) ExpiredParcels(ctx context.Context, now store.Time, skip, limit int) ([]store.ParcelRef, error) {
 	return across(ctx, a.store, "find expired parcels",
-		"SELECT tenant_id, kind, id FROM parcels WHERE expires_at + 0 <= $1 ORDER BY expires_at + 0 LIMIT $2", []any{int64(now), limit}, scanParcelRef)
+		"SELECT tenant_id, kind, id FROM parcels WHERE expires_at + 0 <= $1 ORDER BY expires_at + 0 LIMIT $2 OFFSET $3", []any{int64(now), limit, skip}, scanParcelRef)
 }
 
 func (a allTenants) DueParcels(ctx context.Context, now store.Time, limit int) ([]store.ParcelRef, error) {

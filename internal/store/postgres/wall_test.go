@@ -140,7 +140,7 @@ func TestAnOwnerWithoutPowersWillDo(t *testing.T) {
 	if list, err := s.AllTenants().UnsealedTenants(ctx, "", 10); len(list) != 2 || err != nil {
 		t.Errorf("UnsealedTenants: got %d, error %v; want 2", len(list), err)
 	}
-	if list, err := s.AllTenants().ExpiredSessions(ctx, 1, 10); len(list) != 2 || err != nil {
+	if list, err := s.AllTenants().ExpiredSessions(ctx, 1, 0, 10); len(list) != 2 || err != nil {
 		t.Errorf("ExpiredSessions: got %d, error %v; want 2", len(list), err)
 	}
 	if list, err := s.AllTenants().DueParcels(ctx, 1, 10); len(list) != 2 || err != nil {

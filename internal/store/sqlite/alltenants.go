@@ -38,11 +38,11 @@ func (a allTenants) Tenants(ctx context.Context, after string, limit int) ([]sto
 	return list, err
 }
 
-func (a allTenants) ExpiredTokens(ctx context.Context, now store.Time, limit int) ([]store.TokenRef, error) {
+func (a allTenants) ExpiredTokens(ctx context.Context, now store.Time, skip, limit int) ([]store.TokenRef, error) {
 	var list []store.TokenRef
 	err := a.store.read(ctx, tenantKey{}, func(t *tx) error {
-		return t.conn.query(ctx, "SELECT tenant_id, id FROM tokens INDEXED BY tokens_by_expiry WHERE expires_at <= ? ORDER BY expires_at LIMIT ?",
-			[]driver.Value{int64(now), int64(limit)}, func(row []driver.Value) (bool, error) {
+		return t.conn.query(ctx, "SELECT tenant_id, id FROM tokens INDEXED BY tokens_by_expiry WHERE expires_at <= ? ORDER BY expires_at LIMIT ? OFFSET ?",
+			[]driver.Value{int64(now), int64(limit), int64(skip)}, func(row []driver.Value) (bool, error) {
 				id, err := uuid.FromBytes(blob(row[0]))
 				list = append(list, store.TokenRef{Tenant: id.String(), ID: text(row[1])})
 				return true, err
@@ -51,11 +51,11 @@ func (a allTenants) ExpiredTokens(ctx context.Context, now store.Time, limit int
 	return list, err
 }
 
-func (a allTenants) ExpiredSessions(ctx context.Context, now store.Time, limit int) ([]store.SessionRef, error) {
+func (a allTenants) ExpiredSessions(ctx context.Context, now store.Time, skip, limit int) ([]store.SessionRef, error) {
 	var list []store.SessionRef
 	err := a.store.read(ctx, tenantKey{}, func(t *tx) error {
-		return t.conn.query(ctx, "SELECT tenant_id, id FROM sessions INDEXED BY sessions_by_expiry WHERE expires_at <= ? ORDER BY expires_at LIMIT ?",
-			[]driver.Value{int64(now), int64(limit)}, func(row []driver.Value) (bool, error) {
+		return t.conn.query(ctx, "SELECT tenant_id, id FROM sessions INDEXED BY sessions_by_expiry WHERE expires_at <= ? ORDER BY expires_at LIMIT ? OFFSET ?",
+			[]driver.Value{int64(now), int64(limit), int64(skip)}, func(row []driver.Value) (bool, error) {
 				id, err := uuid.FromBytes(blob(row[0]))
 				list = append(list, store.SessionRef{Tenant: id.String(), ID: text(row[1])})
 				return true, err
@@ -64,17 +64,17 @@ func (a allTenants) ExpiredSessions(ctx context.Context, now store.Time, limit i
 	return list, err
 }
 
-func (a allTenants) ExpiredParcels(ctx context.Context, now store.Time, limit int) ([]store.ParcelRef, error) {
-	return a.parcels(ctx, "SELECT tenant_id, kind, id FROM parcels INDEXED BY parcels_by_expiry WHERE expires_at <= ? ORDER BY expires_at LIMIT ?", now, limit)
+func (a allTenants) ExpiredParcels(ctx context.Context, now store.Time, skip, limit int) ([]store.ParcelRef, error) {
+	return a.parcels(ctx, "SELECT tenant_id, kind, id FROM parcels INDEXED BY parcels_by_expiry WHERE expires_at <= ? ORDER BY expires_at LIMIT ? OFFSET ?", now, skip, limit)
 }
 
 func (a allTenants) DueParcels(ctx context.Context, now store.Time, limit int) ([]store.ParcelRef, error) {
-	return a.parcels(ctx, "SELECT tenant_id, kind, id FROM parcels INDEXED BY parcels_by_due WHERE due_at <= ? ORDER BY due_at LIMIT ?", now, limit)
+	return a.parcels(ctx, "SELECT tenant_id, kind, id FROM parcels INDEXED BY parcels_by_due WHERE due_at <= ? ORDER BY due_at LIMIT ? OFFSET ?", now, 0, limit)
 }
 
-func (a allTenants) parcels(ctx context.Context, statement string, now store.Time, limit int) (list []store.ParcelRef, err error) {
+func (a allTenants) parcels(ctx context.Context, statement string, now store.Time, skip, limit int) (list []store.ParcelRef, err error) {
 	err = a.store.read(ctx, tenantKey{}, func(t *tx) error {
-		return t.conn.query(ctx, statement, []driver.Value{int64(now), int64(limit)}, func(row []driver.Value) (bool, error) {
+		return t.conn.query(ctx, statement, []driver.Value{int64(now), int64(limit), int64(skip)}, func(row []driver.Value) (bool, error) {
 			id, err := uuid.FromBytes(blob(row[0]))
 			list = append(list, store.ParcelRef{Tenant: id.String(), Kind: text(row[1]), ID: text(row[2])})
 			return true, err

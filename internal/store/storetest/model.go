@@ -160,7 +160,7 @@ func (w *world) shape(random *rand.Rand, t store.Token) store.Token {
 
 // sweep removes what has expired, as the sweeper does.
 func (w *world) sweep() {
-	refs, err := w.AllTenants().ExpiredTokens(w.Context(), w.now, 20)
+	refs, err := w.AllTenants().ExpiredTokens(w.Context(), w.now, 0, 20)
 	if err != nil {
 		w.Errorf("ExpiredTokens: %v", err)
 	}

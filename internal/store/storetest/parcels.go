@@ -203,16 +203,22 @@ func sweptParcels(f *fixture) {
 	}
 	f.update(tenantA, insertParcel(job(100)))
 	a := f.AllTenants()
+	behind := func(skip int) func(context.Context, store.Time, int) ([]store.ParcelRef, error) {
+		return func(ctx context.Context, now store.Time, limit int) ([]store.ParcelRef, error) {
+			return a.ExpiredParcels(ctx, now, skip, limit)
+		}
+	}
 	for name, c := range map[string]struct {
 		find  func(ctx context.Context, now store.Time, limit int) ([]store.ParcelRef, error)
 		now   store.Time
 		limit int
 		want  []store.ParcelRef
 	}{
-		"all expired":                {a.ExpiredParcels, day, 1000, expired},
-		"some expired":               {a.ExpiredParcels, day, 7, expired[:7]},
-		"all but one expired":        {a.ExpiredParcels, day - 1, 1000, expired[:29]},
-		"before the first expires":   {a.ExpiredParcels, day - hour, 1000, nil},
+		"all expired":                {behind(0), day, 1000, expired},
+		"some expired":               {behind(0), day, 7, expired[:7]},
+		"those behind them":          {behind(7), day, 7, expired[7:14]},
+		"all but one expired":        {behind(0), day - 1, 1000, expired[:29]},
+		"before the first expires":   {behind(0), day - hour, 1000, nil},
 		"all due":                    {a.DueParcels, day, 1000, due},
 		"some due":                   {a.DueParcels, day, 3, due[:3]},
 		"all but one due":            {a.DueParcels, day - 1, 1000, due[:len(due)-1]},

@@ -148,16 +148,17 @@ func expiredSessions(f *fixture) {
 	}
 	f.update(tenantA, insertSession(session(100)))
 	for name, c := range map[string]struct {
-		now   store.Time
-		limit int
-		want  []store.SessionRef
+		now         store.Time
+		skip, limit int
+		want        []store.SessionRef
 	}{
-		"all":              {day, 1000, want},
-		"a bounded number": {day, 7, want[:7]},
-		"all but one":      {day - 1, 1000, want[:29]},
-		"before the first": {day - hour, 1000, nil},
+		"all":               {day, 0, 1000, want},
+		"a bounded number":  {day, 0, 7, want[:7]},
+		"those behind them": {day, 7, 7, want[7:14]},
+		"all but one":       {day - 1, 0, 1000, want[:29]},
+		"before the first":  {day - hour, 0, 1000, nil},
 	} {
-		got, err := f.AllTenants().ExpiredSessions(f.Context(), c.now, c.limit)
+		got, err := f.AllTenants().ExpiredSessions(f.Context(), c.now, c.skip, c.limit)
 		if err != nil {
 			f.Errorf("ExpiredSessions, %s: %v", name, err)
 		}

@@ -203,17 +203,20 @@ func expiredTokens(f *fixture) {
 		return errors.Join(tx.InsertToken(ctx, never), tx.InsertToken(ctx, token(101)))
 	})
 	for name, c := range map[string]struct {
-		now   store.Time
-		limit int
-		want  []store.TokenRef
+		now         store.Time
+		skip, limit int
+		want        []store.TokenRef
 	}{
-		"all":                       {day, 1000, want},
-		"a bounded number":          {day, 7, want[:7]},
-		"at the instant of the 5th": {day - 30*second + 4*second, 1000, want[:5]},
-		"just before that":          {day - 30*second + 4*second - 1, 1000, want[:4]},
-		"before the first":          {day - hour, 1000, nil},
+		"all":                       {day, 0, 1000, want},
+		"a bounded number":          {day, 0, 7, want[:7]},
+		"those behind them":         {day, 7, 7, want[7:14]},
+		"the last":                  {day, 29, 7, want[29:]},
+		"those behind the last":     {day, 30, 7, nil},
+		"at the instant of the 5th": {day - 30*second + 4*second, 0, 1000, want[:5]},
+		"just before that":          {day - 30*second + 4*second - 1, 0, 1000, want[:4]},
+		"before the first":          {day - hour, 0, 1000, nil},
 	} {
-		got, err := f.AllTenants().ExpiredTokens(f.Context(), c.now, c.limit)
+		got, err := f.AllTenants().ExpiredTokens(f.Context(), c.now, c.skip, c.limit)
 		if err != nil {
 			f.Errorf("ExpiredTokens, %s: %v", name, err)
 		}
@@ -223,7 +226,7 @@ func expiredTokens(f *fixture) {
 		f.same("ExpiredTokens, "+name, got, c.want)
 	}
 	for swept := 0; ; { // as the sweeper does
-		refs, err := f.AllTenants().ExpiredTokens(f.Context(), day, 4)
+		refs, err := f.AllTenants().ExpiredTokens(f.Context(), day, 0, 4)
 		if err != nil {
 			f.Fatalf("ExpiredTokens: %v", err)
 		}

@@ -349,7 +349,7 @@ func endedContext(f *fixture) {
 			"Ready":         func() error { return f.Ready(ctx) },
 			"Check":         func() error { _, err := f.Check(ctx, nil); return err },
 			"Tenants":       func() error { _, err := a.Tenants(ctx, "", 10); return err },
-			"ExpiredTokens": func() error { _, err := a.ExpiredTokens(ctx, day, 10); return err },
+			"ExpiredTokens": func() error { _, err := a.ExpiredTokens(ctx, day, 0, 10); return err },
 			"Setting":       func() error { _, err := a.Setting(ctx, "x"); return err },
 			"PutSetting":    func() error { return a.PutSetting(ctx, "x", []byte("y")) },
 			"EpochKey":      func() error { _, err := keys.EpochKey(ctx, tenantA, 1); return err },
