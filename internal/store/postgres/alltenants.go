@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -20,15 +21,22 @@ type allTenants struct{ store *Store }
 func (s *Store) AllTenants() store.AllTenants { return allTenants{s} }
 
 // asOwner runs what may be run twice with the same end: when a connection is
-// lost, it is run on another one.
-func (s *Store) asOwner(ctx context.Context, doing string, run func(*pgxpool.Pool) error) error {
+// lost, it is run on another one. It does not wait for ever for one that is
+// silent.
+func (s *Store) asOwner(ctx context.Context, doing string, run func(context.Context, *pgxpool.Pool) error) error {
+	return s.asOwnerWithin(ctx, choreWait, doing, run)
+}
+
+func (s *Store) asOwnerWithin(ctx context.Context, wait time.Duration, doing string, run func(context.Context, *pgxpool.Pool) error) error {
 	if err := s.enter(ctx); err != nil {
 		return err
 	}
 	defer s.running.Done()
+	bounded, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
 	for try := 1; ; try++ {
-		err := callerError(ctx, doing, run(s.owner))
-		if try == 3 || !errors.Is(err, errLost) {
+		err := callerError(ctx, doing, run(bounded, s.owner))
+		if try == 3 || !errors.Is(err, errLost) || bounded.Err() != nil {
 			return err
 		}
 		s.owner.Reset()
@@ -37,7 +45,7 @@ func (s *Store) asOwner(ctx context.Context, doing string, run func(*pgxpool.Poo
 
 // across reads rows of all tenants.
 func across[T any](ctx context.Context, s *Store, doing, text string, args []any, scan func(pgx.Rows) (T, error)) (all []T, err error) {
-	err = s.asOwner(ctx, doing, func(pool *pgxpool.Pool) error {
+	err = s.asOwner(ctx, doing, func(ctx context.Context, pool *pgxpool.Pool) error {
 		rows, err := pool.Query(ctx, text, args...)
 		if err != nil {
 			return err
@@ -139,7 +147,7 @@ func (a allTenants) Setting(ctx context.Context, name string) ([]byte, error) {
 }
 
 func (a allTenants) PutSetting(ctx context.Context, name string, value []byte) error {
-	return a.store.asOwner(ctx, "put setting", func(pool *pgxpool.Pool) error {
+	return a.store.asOwner(ctx, "put setting", func(ctx context.Context, pool *pgxpool.Pool) error {
 		_, err := pool.Exec(ctx, putInstallation, "setting:"+name, orEmpty(value))
 		return err
 	})

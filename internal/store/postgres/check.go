@@ -42,7 +42,7 @@ var agreements = []struct{ doing, broken, count string }{
 // and indexes are the server's own to check, with checksums and amcheck.
 func (s *Store) Check(ctx context.Context, progress func(doing string)) (found []string, err error) {
 	doing := "begin"
-	err = s.asOwner(ctx, "check the store", func(pool *pgxpool.Pool) (err error) {
+	err = s.asOwnerWithin(ctx, checkWait, "check the store", func(ctx context.Context, pool *pgxpool.Pool) (err error) {
 		found, err = check(ctx, pool, func(next string) {
 			if doing = next; progress != nil {
 				progress(next)

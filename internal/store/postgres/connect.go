@@ -5,24 +5,33 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // schema holds all tables, apart from whatever else is in the database.
 const schema = "tokenkeep"
 
-// How long things may take. The server gives up first, and says why.
+// How long things may take. The server gives up first, and says why. A line
+// that has gone silent is left after answerWait, and one host that is silent
+// costs connectWait on the way to the next: together less than ten seconds.
 const (
-	connectWait   = 5 * time.Second  // to reach the server
-	statementWait = 10 * time.Second // for a statement
-	lockWait      = 5 * time.Second  // for a lock, which is part of that
+	connectWait   = 3 * time.Second // to reach a host of the URL
+	pingWait      = 2 * time.Second // for a connection that was not used for a second
+	statementWait = 5 * time.Second // for a statement
+	lockWait      = 3 * time.Second // for a lock, which is part of that
 	scrubWait     = 200 * time.Millisecond
-	idleWait      = 30 * time.Second // for the next statement of a transaction
-	answerWait    = 20 * time.Second // for all answers of one round trip
+	idleWait      = 5 * time.Second // for the next statement of a transaction
+	answerWait    = 6 * time.Second // for all answers of one round trip
+	againWait     = 3 * time.Second // from which on a lost connection is not replaced, but reported
+	choreWait     = time.Minute     // for a statement that crosses tenants
+	tidyWait      = 10 * time.Minute
+	checkWait     = 24 * time.Hour
 )
 
 // Names of the advisory locks, in spaces of their own ("TKEP" and what follows).
@@ -64,8 +73,60 @@ func parseURL(url string) (*pgxpool.Config, error) {
 	c.ConnConfig.ConnectTimeout = connectWait
 	c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement // which pipelines need, whatever the URL says
 	c.ConnConfig.RuntimeParams["application_name"] = "tokenkeep"
+	c.ConnConfig.ValidateConnect = takesChanges // of several hosts the one that does, whatever the URL says
+	c.ConnConfig.AfterNetConnect = func(_ context.Context, _ *pgconn.Config, conn net.Conn) (net.Conn, error) {
+		return uncancelled{conn}, nil
+	}
+	c.ConnConfig.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler { return hangUp{conn.Conn()} }
+	c.ConnConfig.OnNotice = func(conn *pgconn.PgConn, n *pgconn.Notice) {
+		if n.SeverityUnlocalized == "WARNING" && n.Code == "01000" {
+			conn.CustomData()[doubtName] = true
+		}
+	}
 	return c, nil
 }
+
+// errNoChanges says that a host is a standby, or takes no changes for another
+// reason.
+var errNoChanges = errors.New("postgres: the server takes no changes")
+
+func takesChanges(ctx context.Context, c *pgconn.PgConn) error {
+	r := c.ExecParams(ctx, "SHOW transaction_read_only", nil, nil, nil, nil).Read()
+	if r.Err != nil {
+		return r.Err
+	}
+	if len(r.Rows) != 1 || string(r.Rows[0][0]) != "off" {
+		return errNoChanges
+	}
+	return nil
+}
+
+// uncancelled keeps the driver from asking the server to cancel what a
+// connection that it gives up was doing: a commit that is told to stop waiting
+// for its standby is kept without it, and found to be there. It has no address
+// to send that to.
+type uncancelled struct{ net.Conn }
+
+func (uncancelled) RemoteAddr() net.Addr { return nowhere{} }
+
+type nowhere struct{}
+
+func (nowhere) Network() string { return "nowhere" }
+func (nowhere) String() string  { return "nowhere" }
+
+// hangUp ends a connection that does not answer in time at once. The driver
+// would keep it, and its place in the pool, for a farewell.
+type hangUp struct{ conn net.Conn }
+
+func (h hangUp) HandleCancel(context.Context) { _ = h.conn.Close() }
+func (hangUp) HandleUnwatchAfterCancel()      {}
+
+// doubtName is where a connection notes a warning of the server. With a commit
+// that means: somebody made it stop waiting for its standby.
+const doubtName = "tokenkeep.doubt"
+
+// doubtful says whether there was such a warning.
+func doubtful(c *pgx.Conn) bool { return c.PgConn().CustomData()[doubtName] != nil }
 
 // ownerPool is for what crosses tenants and for the installation itself.
 func ownerPool(ctx context.Context, c *pgxpool.Config, o Options, r *release) (*pgxpool.Pool, error) {
@@ -73,6 +134,8 @@ func ownerPool(ctx context.Context, c *pgxpool.Config, o Options, r *release) (*
 	c.MaxConns, c.MinConns = ownerConnections, 0
 	c.ConnConfig.Tracer = o.ownerTracer
 	c.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		ctx, cancel := context.WithTimeout(ctx, connectWait)
+		defer cancel()
 		if err := script(ctx, conn, session); err != nil {
 			return err
 		}
@@ -87,7 +150,10 @@ func requestPool(ctx context.Context, c *pgxpool.Config, o Options, r *release) 
 	c = c.Copy()
 	c.MaxConns, c.MinConns = int32(o.Connections), 0
 	c.ConnConfig.Tracer = o.requestTracer
+	turn := make(chan struct{}, 1)
 	c.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		ctx, cancel := context.WithTimeout(ctx, connectWait) // which the pool does not bound
+		defer cancel()
 		if err := script(ctx, conn, session+requestSession); err != nil {
 			return err
 		}
@@ -97,9 +163,42 @@ func requestPool(ctx context.Context, c *pgxpool.Config, o Options, r *release) 
 		if err := leaseSlot(ctx, conn); err != nil {
 			return err
 		}
+		if err := catchUp(ctx, conn, turn); err != nil {
+			return err
+		}
 		return script(ctx, conn, "SET ROLE "+pgx.Identifier{o.RequestRole}.Sanitize())
 	}
-	return pgxpool.NewWithConfig(ctx, c)
+	var pool *pgxpool.Pool
+	c.ShouldPing = func(ctx context.Context, p pgxpool.ShouldPingParams) bool {
+		if p.IdleDuration < time.Second {
+			return false
+		}
+		ctx, cancel := context.WithTimeout(ctx, pingWait)
+		defer cancel()
+		if p.Conn.Ping(ctx) == nil {
+			return false
+		}
+		pool.Reset() // its neighbours have probably gone the same way
+		return true  // and the pool finds this one closed
+	}
+	var err error
+	pool, err = pgxpool.NewWithConfig(ctx, c)
+	return pool, err
+}
+
+// catchUp commits something that changes nothing, and so waits for the standby
+// if commits do. After a crash the server shows commits that were still
+// waiting: from here on, the standby has all that the connection can see. A
+// server does not notice that somebody has left such a wait; so one connection
+// waits at a time, and those that are left do not pile up.
+func catchUp(ctx context.Context, c *pgx.Conn, turn chan struct{}) error {
+	select {
+	case turn <- struct{}{}:
+		defer func() { <-turn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return script(ctx, c, "SELECT pg_logical_emit_message(true, 'tokenkeep', '')")
 }
 
 // script runs statements that are not worth keeping prepared.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -33,6 +34,7 @@ func (e epochKeys) run(ctx context.Context, tenant string, steps ...step) error 
 	}
 	defer e.store.running.Done()
 	steps = append(steps, step{doing: "commit", text: commit})
+	began := time.Now()
 	for try := 1; ; try++ {
 		c, err := e.store.acquire(ctx)
 		if err != nil {
@@ -41,7 +43,7 @@ func (e epochKeys) run(ctx context.Context, tenant string, steps ...step) error 
 		t := &tx{store: e.store, conn: c}
 		err = exchange(ctx, c, key, beginSingle, steps)
 		t.end()
-		if try == 3 || !errors.Is(err, errLost) && !errors.Is(err, errAgain) {
+		if try == 3 || time.Since(began) > againWait || !errors.Is(err, errLost) && !errors.Is(err, errAgain) {
 			return err
 		}
 	}
@@ -122,7 +124,7 @@ func (e epochKeys) EpochKeyList(ctx context.Context, tenant string) (epochs []in
 
 // DestroyEpochKeys removes the rows; their bytes go when tidy rewrites the table.
 func (e epochKeys) DestroyEpochKeys(ctx context.Context, before int64) (n int, err error) {
-	err = e.store.asOwner(ctx, "destroy epoch keys", func(pool *pgxpool.Pool) error {
+	err = e.store.asOwner(ctx, "destroy epoch keys", func(ctx context.Context, pool *pgxpool.Pool) error {
 		tag, err := pool.Exec(ctx, "DELETE FROM epoch_keys WHERE epoch < $1", before)
 		n = int(tag.RowsAffected())
 		return err

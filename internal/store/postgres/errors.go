@@ -78,13 +78,15 @@ func reason(err error) string {
 		errno syscall.Errno
 	)
 	switch {
+	case errors.Is(err, errNoChanges):
+		return " (it is a standby, or takes no changes)"
 	case errors.As(err, &pe):
 		return fmt.Sprintf(" (SQLSTATE %s)", pe.Code)
 	case errors.As(err, &dns):
 		return " (the host name is not known)"
 	case errors.As(err, &errno):
 		return fmt.Sprintf(" (%s)", errno.Error())
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, net.ErrClosed): // hangUp
 		return " (no answer in time)"
 	}
 	return ""

@@ -3,6 +3,8 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/tokenkeep/tokenkeep/internal/store"
@@ -72,7 +74,11 @@ func (g *gatherer) commit(ctx context.Context, tenant tenantKey, r *rows) error 
 	return g.store.commitRows(ctx, tenant, r)
 }
 
-// join waits until the member leads or has been served.
+// errCrowded says that those before were not done in time.
+var errCrowded = fmt.Errorf("postgres: the changes before this one are not done: %w", store.ErrUnavailable)
+
+// join waits until the member leads or has been served. It waits no longer than
+// for an answer unless somebody has its rows in hand.
 func (g *gatherer) join(tenant tenantKey, m *member) turn {
 	g.mu.Lock()
 	q := g.queues[tenant]
@@ -87,7 +93,23 @@ func (g *gatherer) join(tenant tenantKey, m *member) turn {
 	}
 	q.waiting = append(q.waiting, m)
 	g.mu.Unlock()
-	return <-m.turn
+	enough, cancel := context.WithTimeoutCause(m.ctx, answerWait, errCrowded)
+	defer cancel()
+	select {
+	case now := <-m.turn:
+		return now
+	case <-enough.Done():
+	}
+	g.mu.Lock()
+	waits := slices.Index(q.waiting, m)
+	if waits >= 0 {
+		q.waiting = slices.Delete(slices.Clone(q.waiting), waits, waits+1)
+	}
+	g.mu.Unlock()
+	if waits < 0 {
+		return <-m.turn
+	}
+	return turn{err: context.Cause(enough)}
 }
 
 // lead commits a group, tells the others of it and hands over.

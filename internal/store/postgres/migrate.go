@@ -92,10 +92,9 @@ func own(format string, args ...any) error { return ownError{fmt.Errorf("postgre
 func checkServer(ctx context.Context, c *pgx.Conn, o Options) error {
 	var version int
 	var encoding, fsync, fullPages string
-	var reading bool
 	if err := c.QueryRow(ctx, `
-		SELECT current_setting('server_version_num')::int, current_setting('server_encoding'), pg_is_in_recovery(),
-		  current_setting('fsync'), current_setting('full_page_writes')`).Scan(&version, &encoding, &reading, &fsync, &fullPages); err != nil {
+		SELECT current_setting('server_version_num')::int, current_setting('server_encoding'),
+		  current_setting('fsync'), current_setting('full_page_writes')`).Scan(&version, &encoding, &fsync, &fullPages); err != nil {
 		return err
 	}
 	switch {
@@ -103,8 +102,6 @@ func checkServer(ctx context.Context, c *pgx.Conn, o Options) error {
 		return own("the server is older than PostgreSQL %d", oldest)
 	case encoding != "UTF8":
 		return own("the database must have the encoding UTF8")
-	case reading:
-		return own("the server is a standby, which takes no changes: %w", store.ErrUnavailable)
 	}
 	if fsync != "on" || fullPages != "on" {
 		o.Logger.Warn("the database server does not sync to disk: what it acknowledges can be lost", "fsync", fsync, "full_page_writes", fullPages)

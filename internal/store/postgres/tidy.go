@@ -29,6 +29,8 @@ func (s *Store) tidy(ctx context.Context) {
 }
 
 func (s *Store) tidyOnce(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, tidyWait)
+	defer cancel()
 	// The name of a commit is asked for within seconds. A claimed one stays
 	// for a day: it holds off a transaction that is stuck on its way.
 	if _, err := s.owner.Exec(ctx, "DELETE FROM commits WHERE made_at < now() - CASE WHEN kept THEN interval '10 minutes' ELSE interval '1 day' END"); err != nil {

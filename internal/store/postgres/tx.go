@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
@@ -235,6 +236,7 @@ func (t *tx) roundTrip(ctx context.Context, last step) error {
 	steps := append(t.waiting, last)
 	t.sent = t.sent || len(t.waiting) > 0
 	t.waiting = nil
+	began := time.Now()
 	for try := 1; ; try++ {
 		if err := t.connect(ctx); err != nil {
 			return t.fail(err)
@@ -242,7 +244,7 @@ func (t *tx) roundTrip(ctx context.Context, last step) error {
 		opening := t.opening()
 		err := exchange(ctx, t.conn, t.tenant, opening, steps)
 		// Nothing has been seen so far, so another connection will do as well.
-		if opening != "" && try < 3 && errors.Is(err, errLost) {
+		if opening != "" && try < 3 && errors.Is(err, errLost) && time.Since(began) < againWait {
 			t.drop()
 			continue
 		}
@@ -356,6 +358,10 @@ func exchange(ctx context.Context, c *pgxpool.Conn, tenant tenantKey, opening st
 	if err := results.Close(); err != nil {
 		return stepError(c, step{doing: "end round trip"}, err)
 	}
+	if doubtful(c.Conn()) {
+		_ = c.Conn().Close(ctx)
+		return fmt.Errorf("postgres: the server warned of a commit: %w", errLost)
+	}
 	return nil
 }
 
@@ -401,6 +407,8 @@ func stepError(c *pgxpool.Conn, s step, err error) error {
 		return err
 	case errors.As(err, &unreadable):
 		return fmt.Errorf("postgres: %s: a row cannot be read: %w", s.doing, store.ErrDamaged)
+	case refused && pe.Code == "25006": // read_only_sql_transaction: not, or no longer, the one to be connected with
+		_ = c.Conn().PgConn().Conn().Close()
 	case !refused && !c.Conn().IsClosed():
 		// The driver could not put an argument into its form. It would say
 		// which, with the value.

@@ -22,7 +22,7 @@ const (
 	// quick is how many of them are made without waiting for a turn.
 	quick = 3
 	// patience is how long the outcome of a commit is asked for.
-	patience = 30 * time.Second
+	patience = 10 * time.Second
 )
 
 // errUnknown says that nobody could be asked what became of a commit.
@@ -51,6 +51,7 @@ func (s *Store) Update(ctx context.Context, tenant string, fn func(store.Tx) err
 // when nothing of it was kept: after a conflict with a concurrent transaction,
 // and after a connection was lost.
 func (s *Store) update(ctx context.Context, tenant tenantKey, fn func(store.Tx) error) error {
+	began := time.Now()
 	for n := 1; ; n++ {
 		if n == quick+1 {
 			// Those who meet again and again take turns.
@@ -61,7 +62,8 @@ func (s *Store) update(ctx context.Context, tenant tenantKey, fn func(store.Tx) 
 			defer leave()
 		}
 		err := s.attempt(ctx, tenant, fn)
-		if n == attempts || !(errors.Is(err, errAgain) || errors.Is(err, errLost)) {
+		again := errors.Is(err, errAgain) || errors.Is(err, errLost) && time.Since(began) < againWait
+		if n == attempts || !again {
 			return err
 		}
 		s.metrics.retries.Inc()
@@ -162,7 +164,9 @@ func (t *tx) seal(ctx context.Context, steps []step) error {
 // answered. It claims the transaction's name: either the name is there, then
 // the transaction was committed; or it is not, then it never can be, because
 // the transaction would find its name taken, be it still on its way to the
-// server. One that is under way is waited for by the key itself.
+// server. One that is under way is waited for by the key itself. A claim always
+// writes: its own commit then waits for the standby, and brings along the one
+// that it asks for.
 func (s *Store) resolve(ctx context.Context, tenant tenantKey, mark pgtype.UUID) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.patience)
 	defer cancel()
@@ -180,6 +184,8 @@ func (s *Store) resolve(ctx context.Context, tenant tenantKey, mark pgtype.UUID)
 	}
 }
 
+const claimStatement = "INSERT INTO commits (tenant_id, id, kept) VALUES ($1, $2, false) ON CONFLICT (tenant_id, id) DO UPDATE SET kept = commits.kept RETURNING kept"
+
 func (s *Store) claim(ctx context.Context, tenant tenantKey, mark pgtype.UUID) (kept bool, err error) {
 	c, err := s.acquire(ctx)
 	if err != nil {
@@ -187,8 +193,7 @@ func (s *Store) claim(ctx context.Context, tenant tenantKey, mark pgtype.UUID) (
 	}
 	defer c.Release()
 	err = exchange(ctx, c, tenant, beginSingle, []step{
-		{doing: "claim a commit", text: "INSERT INTO commits (tenant_id, id, kept) VALUES ($1, $2, false) ON CONFLICT (tenant_id, id) DO NOTHING", args: []any{mark}},
-		{doing: "look for a commit", text: "SELECT kept FROM commits WHERE tenant_id = $1 AND id = $2", args: []any{mark}, rows: func(r pgx.Rows) error {
+		{doing: "claim a commit", text: claimStatement, args: []any{mark}, rows: func(r pgx.Rows) error {
 			if !r.Next() {
 				return pgx.ErrNoRows
 			}

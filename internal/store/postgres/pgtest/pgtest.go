@@ -44,6 +44,10 @@ type Options struct {
 	NoSync bool
 	// Settings are further lines of the server's configuration.
 	Settings map[string]string
+	// Copy is a running cluster of which this one begins as a base backup.
+	Copy *Cluster
+	// Signal is a file that tells the server to recover, and how.
+	Signal string
 }
 
 // Cluster is a running server with its folder.
@@ -123,11 +127,43 @@ func start(o Options) (_ *Cluster, err error) {
 	if err := c.chooseAccount(); err != nil {
 		return nil, err
 	}
-	initdb := c.command("initdb", "-D", c.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--data-checksums")
-	if out, err := initdb.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("initdb: %w: %s", err, out)
+	cmd := c.command("initdb", "-D", c.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--data-checksums")
+	if o.Copy != nil {
+		cmd = c.command("pg_basebackup", "-D", c.data(), "-h", o.Copy.dir, "-U", "postgres", "--checkpoint=fast", "--no-sync", "--wal-method=stream")
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%s: %w: %s", filepath.Base(cmd.Path), err, out)
+	}
+	if o.Signal != "" {
+		path := filepath.Join(c.data(), o.Signal)
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			return nil, err
+		}
+		if c.account != nil {
+			if err := os.Chown(path, int(c.account.Uid), int(c.account.Gid)); err != nil {
+				return nil, err
+			}
+		}
 	}
 	return c, c.Restart()
+}
+
+// Standby runs a copy of the cluster that follows it, for the length of one
+// test. It calls itself standby, and gives up none of its own settings.
+func (c *Cluster) Standby(t testing.TB) *Cluster {
+	t.Helper()
+	o := c.options
+	o.Settings = map[string]string{"primary_conninfo": "host=" + c.dir + " user=postgres application_name=standby"}
+	o.Copy, o.Signal = c, "standby.signal"
+	return Start(t, o)
+}
+
+// Promote makes a standby take changes.
+func (c *Cluster) Promote() error {
+	if out, err := c.command("pg_ctl", "promote", "-D", c.data()).CombinedOutput(); err != nil {
+		return fmt.Errorf("pg_ctl promote: %w: %s", err, out)
+	}
+	return nil
 }
 
 // findBinaries returns the folder with the newest server.
