@@ -44,9 +44,9 @@ type Options struct {
 	NoSync bool
 	// Settings are further lines of the server's configuration.
 	Settings map[string]string
-	// Copy is a running cluster of which this one begins as a base backup.
-	Copy *Cluster
-	// Signal is a file that tells the server to recover, and how.
+	// Base is a base backup that the cluster begins as, and takes away.
+	Base string
+	// Signal is a file that tells the server how to recover from that.
 	Signal string
 }
 
@@ -127,25 +127,45 @@ func start(o Options) (_ *Cluster, err error) {
 	if err := c.chooseAccount(); err != nil {
 		return nil, err
 	}
-	cmd := c.command("initdb", "-D", c.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--data-checksums")
-	if o.Copy != nil {
-		cmd = c.command("pg_basebackup", "-D", c.data(), "-h", o.Copy.dir, "-U", "postgres", "--checkpoint=fast", "--no-sync", "--wal-method=stream")
-	}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("%s: %w: %s", filepath.Base(cmd.Path), err, out)
-	}
-	if o.Signal != "" {
-		path := filepath.Join(c.data(), o.Signal)
-		if err := os.WriteFile(path, nil, 0o600); err != nil {
+	if o.Base != "" {
+		if err := c.take(o.Base, o.Signal); err != nil {
 			return nil, err
 		}
-		if c.account != nil {
-			if err := os.Chown(path, int(c.account.Uid), int(c.account.Gid)); err != nil {
-				return nil, err
-			}
-		}
+		return c, c.Restart()
+	}
+	initdb := c.command("initdb", "-D", c.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--data-checksums")
+	if out, err := initdb.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("initdb: %w: %s", err, out)
 	}
 	return c, c.Restart()
+}
+
+// take makes a base backup the cluster's own.
+func (c *Cluster) take(base, signal string) error {
+	if err := os.Rename(base, c.data()); err != nil {
+		return err
+	}
+	path := filepath.Join(c.data(), signal)
+	if err := os.WriteFile(path, nil, 0o600); err != nil || c.account == nil {
+		return err
+	}
+	return os.Chown(path, int(c.account.Uid), int(c.account.Gid))
+}
+
+// Backup takes a base backup and returns its folder.
+func (c *Cluster) Backup(t testing.TB) string {
+	t.Helper()
+	folder, err := os.MkdirTemp(c.dir, "base-")
+	if err == nil {
+		err = os.Remove(folder)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := c.command("pg_basebackup", "-D", folder, "-h", c.dir, "-U", "postgres", "--checkpoint=fast", "--no-sync").CombinedOutput(); err != nil {
+		t.Fatalf("pg_basebackup: %v: %s", err, out)
+	}
+	return folder
 }
 
 // Standby runs a copy of the cluster that follows it, for the length of one
@@ -154,7 +174,7 @@ func (c *Cluster) Standby(t testing.TB) *Cluster {
 	t.Helper()
 	o := c.options
 	o.Settings = map[string]string{"primary_conninfo": "host=" + c.dir + " user=postgres application_name=standby"}
-	o.Copy, o.Signal = c, "standby.signal"
+	o.Base, o.Signal = c.Backup(t), "standby.signal"
 	return Start(t, o)
 }
 
