@@ -23,13 +23,13 @@ const schema = "tokenkeep"
 const (
 	connectWait   = 3 * time.Second // to reach a host of the URL
 	pingWait      = 2 * time.Second // for a connection that was not used for a second
-	statementWait = 5 * time.Second // for a statement
+	statementWait = 4 * time.Second // for a statement
 	lockWait      = 3 * time.Second // for a lock, which is part of that
 	scrubWait     = 200 * time.Millisecond
 	idleWait      = 5 * time.Second // for the next statement of a transaction
-	answerWait    = 6 * time.Second // for all answers of one round trip
+	answerWait    = 5 * time.Second // for all answers of one round trip
 	againWait     = 3 * time.Second // from which on a lost connection is not replaced, but reported
-	choreWait     = time.Minute     // for a statement that crosses tenants
+	choreWait     = 2 * answerWait  // for a statement that crosses tenants
 	tidyWait      = 10 * time.Minute
 	checkWait     = 24 * time.Hour
 )
@@ -55,8 +55,8 @@ var session = fmt.Sprintf(`
 	SET lock_timeout = %d;
 	SET idle_in_transaction_session_timeout = %d;
 	SET default_transaction_deferrable = off;
-	SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off';`,
-	schema, lockWait.Milliseconds(), idleWait.Milliseconds())
+	%s`,
+	schema, lockWait.Milliseconds(), idleWait.Milliseconds(), syncCommit)
 
 var requestSession = fmt.Sprintf(`
 	SET statement_timeout = %d;
@@ -151,6 +151,12 @@ func requestPool(ctx context.Context, c *pgxpool.Config, o Options, r *release) 
 	c.MaxConns, c.MinConns = int32(o.Connections), 0
 	c.ConnConfig.Tracer = o.requestTracer
 	turn := make(chan struct{}, 1)
+	c.ConnConfig.ValidateConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
+		if err := takesChanges(ctx, conn); err != nil {
+			return err
+		}
+		return catchUp(ctx, conn, turn)
+	}
 	c.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		ctx, cancel := context.WithTimeout(ctx, connectWait) // which the pool does not bound
 		defer cancel()
@@ -161,9 +167,6 @@ func requestPool(ctx context.Context, c *pgxpool.Config, o Options, r *release) 
 			return err
 		}
 		if err := leaseSlot(ctx, conn); err != nil {
-			return err
-		}
-		if err := catchUp(ctx, conn, turn); err != nil {
 			return err
 		}
 		return script(ctx, conn, "SET ROLE "+pgx.Identifier{o.RequestRole}.Sanitize())
@@ -186,19 +189,24 @@ func requestPool(ctx context.Context, c *pgxpool.Config, o Options, r *release) 
 	return pool, err
 }
 
+// syncCommit makes commits wait, for the disk at least.
+const syncCommit = "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off';"
+
 // catchUp commits something that changes nothing, and so waits for the standby
 // if commits do. After a crash the server shows commits that were still
-// waiting: from here on, the standby has all that the connection can see. A
-// server does not notice that somebody has left such a wait; so one connection
-// waits at a time, and those that are left do not pile up.
-func catchUp(ctx context.Context, c *pgx.Conn, turn chan struct{}) error {
+// waiting: from here on, the standby has all that the connection can see. And a
+// primary whose standby has become the primary is not connected with: no other
+// commit would end there either. A server does not notice that somebody has
+// left such a wait; so one connection waits at a time, and those that are left
+// do not pile up.
+func catchUp(ctx context.Context, c *pgconn.PgConn, turn chan struct{}) error {
 	select {
 	case turn <- struct{}{}:
 		defer func() { <-turn }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	return script(ctx, c, "SELECT pg_logical_emit_message(true, 'tokenkeep', '')")
+	return c.Exec(ctx, syncCommit+"SELECT pg_logical_emit_message(true, 'tokenkeep', '')").Close()
 }
 
 // script runs statements that are not worth keeping prepared.

@@ -233,7 +233,7 @@ func TestServersThatStartTogetherTakeTurns(t *testing.T) {
 func TestEveryConnectionIsBounded(t *testing.T) {
 	s := open(t, pgtest.Database(t), postgres.Options{})
 	for name, want := range map[string]string{
-		"statement_timeout": "5s", "lock_timeout": "3s", "idle_in_transaction_session_timeout": "5s",
+		"statement_timeout": "4s", "lock_timeout": "3s", "idle_in_transaction_session_timeout": "5s",
 		"synchronous_commit": "on", "role": "tokenkeep_requests", "search_path": "tokenkeep, pg_temp",
 	} {
 		if got, err := s.Show(t.Context(), name); got != want || err != nil {

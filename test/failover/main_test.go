@@ -1,0 +1,24 @@
+// Package failover_test runs whole servers over a PostgreSQL that fails: lines
+// that are cut, slow or silent, a pool that is used up, and a primary that is
+// killed while its standby takes over.
+//
+// It promises that nothing which a client was told is forgotten or wrong, and
+// that errors end soon after their cause. Clients keep a transcript, and the
+// log must have an entry for everything in it.
+package failover_test
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/tokenkeep/tokenkeep/internal/keeptest"
+)
+
+// soon is how long after a fault has ended an error may still come.
+const soon = 10 * time.Second
+
+func TestMain(m *testing.M) { os.Exit(keeptest.Run(m)) }
+
+// every says whether all rounds are run, as make does.
+func every() bool { return os.Getenv("KEEPTEST_ROUNDS") == "all" && !testing.Short() }
