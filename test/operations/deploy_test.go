@@ -143,6 +143,17 @@ func tool(t *testing.T, name string, args ...string) string {
 }
 
 func TestTheAlertsFireWhenTheyShould(t *testing.T) {
+	var alerts, tests any
+	for name, to := range map[string]*any{"alerts.yaml": &alerts, "alerts_test.yaml": &tests} {
+		if err := yaml.Unmarshal([]byte(file(t, "deploy", "prometheus", name)), to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, alert := range expressions(alerts, "alert") {
+		if !slices.Contains(expressions(tests, "alertname"), alert) {
+			t.Errorf("no test has %s fire", alert)
+		}
+	}
 	tool(t, "promtool", "check", "rules", deployed("prometheus/alerts.yaml"))
 	tool(t, "promtool", "test", "rules", deployed("prometheus/alerts_test.yaml"))
 }
@@ -229,8 +240,8 @@ func TestTheManifestsAreWhatTheServerUnderstands(t *testing.T) {
 		}
 	}
 	deployment := objects["Deployment"].Spec
-	if deployment.Replicas <= objects["PodDisruptionBudget"].Spec.MinAvailable {
-		t.Error("the budget lets no server be taken away")
+	if least := objects["PodDisruptionBudget"].Spec.MinAvailable; least < 1 || least >= deployment.Replicas {
+		t.Errorf("the budget keeps %d of %d servers: none can be taken away, or all", least, deployment.Replicas)
 	}
 	pod := deployment.Template.Spec
 	container := pod.Containers[0]
@@ -262,6 +273,9 @@ func TestTheManifestsAreWhatTheServerUnderstands(t *testing.T) {
 	}
 	if !container.Security.ReadOnly || container.Security.Escalation == nil || *container.Security.Escalation {
 		t.Error("the container may write to its root or gain rights")
+	}
+	if ready, live := container.ReadinessProbe.HTTPGet.Path, container.LivenessProbe.HTTPGet.Path; ready != "/readyz" || live != "/healthz" {
+		t.Errorf("the probes ask %s and %s: a database that is away must take servers out, and not start them anew", ready, live)
 	}
 	s := keeptest.Start(t, keeptest.Options{})
 	for name, p := range map[string]probe{"readiness": container.ReadinessProbe, "liveness": container.LivenessProbe, "startup": container.StartupProbe} {
