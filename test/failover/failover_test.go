@@ -100,9 +100,12 @@ func TestFailoversLoseNothing(t *testing.T) {
 		began := time.Now()
 		e.end(p, line)
 		p.takeOver()
-		took := time.Since(began)
+		promoted := time.Now()
 		served := w.served("after the standby took over", soon)
-		t.Logf("round %d, %s: taken over within %v, every client served %v later; errors before %v and then %v", round, e.name, took.Round(time.Millisecond), served.Round(time.Millisecond), errors, w.told())
+		t.Logf("round %d, %s: taken over within %v, every client served %v later; errors before %v and then %v", round, e.name, promoted.Sub(began).Round(time.Millisecond), served.Round(time.Millisecond), errors, w.told())
+		if every() {
+			t.Logf("round %d: the last error came %v after the standby took over", round, w.quiet(e.name, promoted))
+		}
 		gone.Kill()
 		if round < rounds-1 {
 			p.follow()

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -41,6 +40,7 @@ type world struct {
 	requests []*request     // what was asked for, in the end with success
 	good     map[string]int // by client, how many requests
 	errors   map[string]int // by what was answered in their stead
+	last     time.Time      // when the last of those came
 }
 
 // request is something that a client wants once, however often it must ask.
@@ -160,6 +160,22 @@ func (w *world) failed(what string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.errors[what]++
+	w.last = time.Now()
+}
+
+// quiet waits until errors must have ended, sees to it that none comes while
+// every client is served once more, and returns when the last one came.
+func (w *world) quiet(what string, since time.Time) time.Duration {
+	w.t.Helper()
+	time.Sleep(time.Until(since.Add(soon)))
+	w.served(what, soon)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	last := w.last.Sub(since)
+	if last > soon {
+		w.t.Errorf("%s: an error came %v later", what, last)
+	}
+	return max(last, 0).Round(time.Millisecond)
 }
 
 // client works on tokens that no other client changes, one request at a time,
@@ -336,6 +352,7 @@ func (c *client) ask(method, path, key, body, idempotencyKey string, status int,
 			c.mu.Unlock()
 			return a, true
 		case a.Status != 0 && a.Status != http.StatusServiceUnavailable && a.Status != http.StatusConflict:
+			c.t.Errorf("%s = %s, want %d", r.what, a, status)
 			return a, false
 		}
 		if between != nil && !between() {
@@ -443,7 +460,7 @@ func (w *world) verifyLog(query func(statement string) string) {
 		for _, trace := range r.traces {
 			n += entries[trace]
 		}
-		last := entries[slices.Max(r.traces[len(r.traces)-1:])]
+		last := entries[r.traces[len(r.traces)-1]]
 		if r.changes && n != 1 || !r.changes && last == 0 {
 			w.t.Errorf("%s was answered at try %d, and the log has %d entries of it", r.what, len(r.traces), n)
 		}

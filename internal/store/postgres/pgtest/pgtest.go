@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
 	"os/exec"
@@ -169,11 +170,14 @@ func (c *Cluster) Backup(t testing.TB) string {
 }
 
 // Standby runs a copy of the cluster that follows it, for the length of one
-// test. It calls itself standby, and gives up none of its own settings.
+// test, under the same settings. It calls itself standby.
 func (c *Cluster) Standby(t testing.TB) *Cluster {
 	t.Helper()
 	o := c.options
-	o.Settings = map[string]string{"primary_conninfo": "host=" + c.dir + " user=postgres application_name=standby"}
+	o.Settings = map[string]string{}
+	maps.Copy(o.Settings, c.options.Settings)
+	o.Settings["primary_conninfo"] = "host=" + c.dir + " user=postgres application_name=standby"
+	o.Settings["wal_retrieve_retry_interval"] = "1s" // which a promotion may have to wait for
 	o.Base, o.Signal = c.Backup(t), "standby.signal"
 	return Start(t, o)
 }
