@@ -31,7 +31,7 @@ run: build ## Build, then start a server to try things out with (ARGS="--addr 12
 	@exec bin/tokenkeep dev $(ARGS)
 
 .PHONY: test
-test: build vet lint unit both race cover ## Run every check that CI runs
+test: build vet lint unit both race cover docs ## Run every check that CI runs
 
 .PHONY: vet
 vet:
@@ -76,8 +76,19 @@ tsclient: client/typescript/node_modules/.package-lock.json
 client/typescript/node_modules/.package-lock.json: client/typescript/package-lock.json
 	cd client/typescript && npm ci --ignore-scripts --no-audit --no-fund && touch node_modules/.package-lock.json
 
+# What draws the pictures of the pages. Only a change of the lock file needs the network.
+.PHONY: pictures
+pictures: test/pictures/node_modules/.package-lock.json
+
+test/pictures/node_modules/.package-lock.json: test/pictures/package-lock.json
+	cd test/pictures && npm ci --ignore-scripts --no-audit --no-fund && touch node_modules/.package-lock.json
+
+.PHONY: docs
+docs: ## Count the blocks of the pages, by what the tests do with them
+	@set -o pipefail; go test -count=1 -v -run '^TestEveryBlockOfThePagesIsRunOrSaysNot$$' ./test/readme | sed -n 's/^ *[a-z_]*\.go:[0-9]*: //p'
+
 .PHONY: unit
-unit: postgres runtime webhooks compat tsclient ## Run the tests as 'go test ./...' does, those on PostgreSQL and Node 16 included, with every round of the crash tests
+unit: postgres runtime webhooks compat tsclient pictures ## Run the tests as 'go test ./...' does, those on PostgreSQL and Node 16 included, with every round of the crash tests
 	KEEPTEST_POSTGRES=required KEEPTEST_RUNTIME=required KEEPTEST_ROUNDS=all KEEPTEST_KEYS=200 go test ./...
 
 .PHONY: both

@@ -343,7 +343,7 @@ func TestTheCommandsOfThePageBackUpAndRestore(t *testing.T) {
 	follow := func(word string) {
 		t.Helper()
 		for line := range strings.Lines(string(text)) {
-			if rest, ok := strings.CutPrefix(line, "    tokenkeep "+word+" "); ok {
+			if rest, ok := strings.CutPrefix(line, "tokenkeep "+word+" "); ok {
 				args := append([]string{word}, strings.Fields(places.Replace(rest))...)
 				if got := call(t, args...); got.code != 0 {
 					t.Fatalf("tokenkeep %s = %+v", word, got)

@@ -82,7 +82,7 @@ func TestTheExampleOfTheConfigurationIsUnderstood(t *testing.T) {
 }
 
 // documented matches a command in a line of its own, or inside one.
-var documented = regexp.MustCompile("(?m)^ +(?:sudo -u tokenkeep )?tokenkeep ([a-z].*)$|`tokenkeep ([a-z][^`]*)`")
+var documented = regexp.MustCompile("(?m)^ *(?:sudo -u tokenkeep )?tokenkeep ([a-z].*)$|`tokenkeep ([a-z][^`]*)`")
 
 // TestEveryCommandInTheDocsExists parses the commands of all pages, without
 // running them.

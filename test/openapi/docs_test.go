@@ -2,9 +2,7 @@ package openapi_test
 
 import (
 	"flag"
-	"net/http/httptest"
 	"os"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -66,28 +64,5 @@ func TestDocsHaveEveryEndpointAsItIs(t *testing.T) {
 	}
 	if table != want {
 		t.Errorf("the table of endpoints in %s is not that of the rows; run go test ./test/openapi -run TestDocs -update", docsFile)
-	}
-}
-
-var curl = regexp.MustCompile(`(?m)^curl -s (?:-X ([A-Z]+) )?"?http://127\.0\.0\.1:8420([^" ]*)"? `)
-
-func TestDocsCallOperationsThatExist(t *testing.T) {
-	page, err := os.ReadFile(docsFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := openapitest.Load(t)
-	found := curl.FindAllStringSubmatch(string(page), -1)
-	for _, m := range found {
-		method, target := m[1], strings.ReplaceAll(m[2], "$", "")
-		if method == "" {
-			method = "GET"
-		}
-		if d.Pattern(httptest.NewRequest(method, target, nil)) == "" {
-			t.Errorf("an example calls %s %s, which does not exist", method, m[2])
-		}
-	}
-	if n := strings.Count(string(page), "\ncurl "); len(found) != n || n < 5 {
-		t.Errorf("read %d of %d examples", len(found), n)
 	}
 }

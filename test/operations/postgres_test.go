@@ -20,7 +20,7 @@ func command(t *testing.T, word string) string {
 	t.Helper()
 	var found []string
 	for line := range strings.Lines(file(t, "docs", "operations.md")) {
-		if strings.HasPrefix(line, "    "+word+" ") {
+		if strings.HasPrefix(line, word+" ") {
 			found = append(found, strings.TrimSpace(line))
 		}
 	}
@@ -46,7 +46,7 @@ func psql(t *testing.T, c *pgtest.Cluster, database, statement string) string {
 func TestADumpOfTheOwnerOpensEveryToken(t *testing.T) {
 	c := pgtest.Start(t, pgtest.Options{NoSync: true})
 	for _, statement := range []string{
-		"CREATE ROLE tokenkeep_requests NOLOGIN", "CREATE ROLE tokenkeep LOGIN", "GRANT tokenkeep_requests TO tokenkeep",
+		"CREATE ROLE tokenkeep LOGIN", command(t, "CREATE"), command(t, "GRANT"),
 		"CREATE DATABASE vault OWNER tokenkeep", "CREATE DATABASE again OWNER tokenkeep",
 	} {
 		psql(t, c, "postgres", statement)

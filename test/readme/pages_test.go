@@ -24,30 +24,16 @@ var pages = map[string]struct {
 	blocks, shown int // at least
 	prints        []string
 }{
-	"tokens.md": {10, 0, []string{
+	"tokens.md": {10, 1, []string{
 		`"number":"XXXXXXXXXXXX4242"`, `"cvc":"123"`, `"expiration_year":2032`, `"name":"`, `"iban":"IBAN DE02120300000000202051"`, `"brand":"visa"`,
 		`"total_items":2`, `"next":"`,
 	}},
 	"sessions.md":    {9, 6, nil},
 	"idempotency.md": {5, 4, nil},
 	"access.md":      {6, 5, nil},
+	"api.md":         {6, 4, nil},
+	"audit.md":       {6, 5, nil},
 	"proxies.md":     {5, 4, nil},
-}
-
-// block is a fenced block of shell, and what is shown behind it. One that is
-// marked as "sh code" takes the runtime for code of tenants.
-type block struct {
-	typed, shown string
-	code         bool
-}
-
-var fenced = regexp.MustCompile("(?s)```sh( code)?\n(.*?)```\n(?:\n```(?:json|text)\n(.*?)```\n)?")
-
-func blocksOf(page string) (list []block) {
-	for _, m := range fenced.FindAllStringSubmatch(page, -1) {
-		list = append(list, block{m[2], m[3], m[1] != ""})
-	}
-	return list
 }
 
 // TestTheExamplesOfThePagesWork pastes the shell blocks of each page, one after
@@ -60,11 +46,12 @@ func TestTheExamplesOfThePagesWork(t *testing.T) {
 	}
 	for name, want := range pages {
 		t.Run(name, func(t *testing.T) {
-			page, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
+			t.Parallel()
+			page, err := os.ReadFile(filepath.Join(root, "docs", name))
 			if err != nil {
 				t.Fatal(err)
 			}
-			blocks, shown := blocksOf(string(page)), 0
+			blocks, shown := examplesOf(t, string(page)), 0
 			for _, b := range blocks {
 				if b.shown != "" {
 					shown++
@@ -73,7 +60,7 @@ func TestTheExamplesOfThePagesWork(t *testing.T) {
 			if len(blocks) < want.blocks || shown < want.shown {
 				t.Fatalf("docs/%s has %d examples, and shows what %d of them print: the test looks in the wrong place", name, len(blocks), shown)
 			}
-			plain := slices.DeleteFunc(slices.Clone(blocks), func(b block) bool { return b.code })
+			plain := slices.DeleteFunc(slices.Clone(blocks), func(b example) bool { return b.code })
 			paste(t, plain, nil, want.prints)
 			if len(plain) < len(blocks) {
 				t.Run("with code", func(t *testing.T) {
@@ -84,15 +71,26 @@ func TestTheExamplesOfThePagesWork(t *testing.T) {
 	}
 }
 
-// paste runs blocks in one shell, and compares what they print.
-func paste(t *testing.T, blocks []block, settings map[string]string, prints []string) {
+// paste runs blocks beside a server, and compares what they print.
+func paste(t *testing.T, blocks []example, settings map[string]string, prints []string) {
 	t.Helper()
 	dir := t.TempDir()
 	k := keeptest.Start(t, keeptest.Options{Data: filepath.Join(dir, "data"), Settings: settings})
 	if _, _, err := k.Demo(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	script := "set -eu -o pipefail\n"
+	out := inShell(t, dir, blocks)
+	for _, text := range prints {
+		if !strings.Contains(out, text) {
+			t.Errorf("the examples printed no %s:\n%s", text, out)
+		}
+	}
+}
+
+// inShell runs blocks in one shell, and compares what they print with what is shown.
+func inShell(t *testing.T, dir string, blocks []example) string {
+	t.Helper()
+	script := "set -eu -o pipefail\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n"
 	for i, b := range blocks {
 		if b.shown == "" {
 			b.typed = strings.ReplaceAll(b.typed, "curl -s ", "curl -sS --fail-with-body ")
@@ -102,22 +100,19 @@ func paste(t *testing.T, blocks []block, settings map[string]string, prints []st
 	cmd := exec.Command("bash", "-c", script)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "PATH="+programs(t)+string(os.PathListSeparator)+os.Getenv("PATH"), "PSP="+mirror(t))
-	out, err := cmd.CombinedOutput()
+	printed, err := cmd.CombinedOutput()
+	out := string(printed)
 	if err != nil {
 		t.Fatalf("an example failed: %v\n%s", err, out)
 	}
 	for i, b := range blocks {
-		_, printed, _ := strings.Cut(string(out), fmt.Sprintf("\n== %d\n", i))
+		_, printed, _ := strings.Cut(out, fmt.Sprintf("\n== %d\n", i))
 		printed, _, _ = strings.Cut(printed, "\n== ")
 		if !looksLike(printed, b.shown) {
 			t.Errorf("the example\n%sprinted\n%s\nand the page shows\n%s", b.typed, printed, b.shown)
 		}
 	}
-	for _, text := range prints {
-		if !strings.Contains(string(out), text) {
-			t.Errorf("the examples printed no %s:\n%s", text, out)
-		}
-	}
+	return out
 }
 
 // mirror is a destination that answers with what it was sent.
@@ -157,9 +152,5 @@ func TestWhatIsShownIsCompared(t *testing.T) {
 		if got := looksLike(test.printed, test.shown); got != test.want {
 			t.Errorf("looksLike(%s, %s) = %t", test.printed, test.shown, got)
 		}
-	}
-	got := blocksOf("```sh\na\n```\n\n```json\nb\n```\n\n```sh code\nc\n```\nd\n```json\ne\n```\n")
-	if len(got) != 2 || got[0] != (block{"a\n", "b\n", false}) || got[1] != (block{"c\n", "", true}) {
-		t.Errorf("blocksOf = %+v", got)
 	}
 }
