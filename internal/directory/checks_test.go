@@ -440,6 +440,20 @@ func TestTheFirstEntriesOfATenantAreTheSystems(t *testing.T) {
 	}
 }
 
+func TestWhatTheOperatorDoesIsInTheTenantsLog(t *testing.T) {
+	w := newWorld(t)
+	tenant, _ := w.tenant()
+	a := w.application(tenant, private())
+	entries := w.since(tenant, func() {
+		if _, err := w.CreateKey(t.Context(), directory.Operator(tenant), a.ID); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if len(entries) != 1 || entries[0].ActorType != "system" || entries[0].Message != "Key created" {
+		t.Errorf("a key that the operator made left %+v, want one entry of the system", entries)
+	}
+}
+
 func TestTheOperatorMayLookAfterTenantsAndNoMore(t *testing.T) {
 	w := newWorld(t)
 	tenant, _ := w.tenant()

@@ -2,10 +2,18 @@ package openapi_test
 
 import (
 	"flag"
+	"fmt"
+	"io/fs"
+	"net/http"
 	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/tokenkeep/tokenkeep/api"
+	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 	"github.com/tokenkeep/tokenkeep/test/openapitest"
 )
@@ -64,5 +72,61 @@ func TestDocsHaveEveryEndpointAsItIs(t *testing.T) {
 	}
 	if table != want {
 		t.Errorf("the table of endpoints in %s is not that of the rows; run go test ./test/openapi -run TestDocs -update", docsFile)
+	}
+}
+
+// TestDocsHaveEveryErrorAsItIs compares docs/errors.md with the kinds of faults and
+// with the statuses of the document.
+func TestDocsHaveEveryErrorAsItIs(t *testing.T) {
+	page, err := os.ReadFile("../../docs/errors.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	statuses := map[int]bool{http.StatusPaymentRequired: true} // of code, as the page says below the table
+	for kind := fault.Internal; !strings.HasPrefix(kind.Error(), "fault kind"); kind++ {
+		p := httpapi.ProblemOf(fault.New(kind, "words"), "trace")
+		statuses[p.Status] = true
+		if row := fmt.Sprintf("\n| %d | %s | %s | ", p.Status, p.Title, kind.Error()); !strings.Contains(string(page), row) {
+			t.Errorf("docs/errors.md has no row %q", row)
+		}
+	}
+	described := regexp.MustCompile(`(?m)^ +'([45]\d\d)':`).FindAllSubmatch(api.OpenAPI, -1)
+	if len(described) < 100 {
+		t.Errorf("the document has %d answers that are errors: the search is wrong", len(described))
+	}
+	for _, m := range described {
+		if status, err := strconv.Atoi(string(m[1])); err != nil || !statuses[status] {
+			t.Errorf("the document has the status %s, and docs/errors.md does not", m[1])
+		}
+	}
+}
+
+// TestWordsInTheDocsAreSaid looks the words that docs/errors.md explains up in the source.
+func TestWordsInTheDocsAreSaid(t *testing.T) {
+	page, err := os.ReadFile("../../docs/errors.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, ok := strings.Cut(string(page), "| `detail` | what it means |")
+	words := regexp.MustCompile("(?m)^\\| `([^`]+)` \\|").FindAllStringSubmatch(table, -1)
+	if !ok || len(words) < 10 {
+		t.Fatalf("docs/errors.md explains %d words: the search is wrong", len(words))
+	}
+	var code strings.Builder
+	err = filepath.WalkDir("../../internal", func(p string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(p, ".go") || strings.HasSuffix(p, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(p)
+		code.Write(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range words {
+		if !strings.Contains(code.String(), `"`+m[1]+`"`) {
+			t.Errorf("docs/errors.md explains %q, which is never said", m[1])
+		}
 	}
 }

@@ -33,6 +33,9 @@ var pages = map[string]struct {
 	"access.md":      {6, 5, nil},
 	"api.md":         {6, 4, nil},
 	"audit.md":       {6, 5, nil},
+	"errors.md":      {6, 5, nil},
+	"keys.md":        {2, 2, nil},
+	"test-data.md":   {1, 1, nil},
 	"proxies.md":     {5, 4, nil},
 }
 
