@@ -24,19 +24,21 @@ var pages = map[string]struct {
 	blocks, shown int // at least
 	prints        []string
 }{
-	"tokens.md": {10, 1, []string{
+	"tokens.md": {13, 4, []string{
 		`"number":"XXXXXXXXXXXX4242"`, `"cvc":"123"`, `"expiration_year":2032`, `"name":"`, `"iban":"IBAN DE02120300000000202051"`, `"brand":"visa"`,
 		`"total_items":2`, `"next":"`,
 	}},
-	"sessions.md":    {9, 6, nil},
-	"idempotency.md": {5, 4, nil},
-	"access.md":      {6, 5, nil},
-	"api.md":         {6, 4, nil},
-	"audit.md":       {6, 5, nil},
-	"errors.md":      {6, 5, nil},
-	"keys.md":        {2, 2, nil},
-	"test-data.md":   {1, 1, nil},
-	"proxies.md":     {5, 4, nil},
+	"sessions.md":     {9, 6, nil},
+	"idempotency.md":  {5, 4, nil},
+	"access.md":       {6, 5, nil},
+	"api.md":          {6, 4, nil},
+	"applications.md": {8, 6, nil},
+	"audit.md":        {6, 5, nil},
+	"errors.md":       {6, 5, nil},
+	"keys.md":         {2, 2, nil},
+	"test-data.md":    {1, 1, nil},
+	"proxies.md":      {5, 4, nil},
+	"reactors.md":     {6, 5, nil},
 }
 
 // TestTheExamplesOfThePagesWork pastes the shell blocks of each page, one after

@@ -1,11 +1,15 @@
 package rules_test
 
 import (
+	"fmt"
+	"go/token"
+	"go/types"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -112,17 +116,104 @@ func TestPagesNameTestsThatExist(t *testing.T) {
 	}
 }
 
-var link = regexp.MustCompile(`\]\(([^)#]+)[^)]*\)`)
+var (
+	limitRow  = regexp.MustCompile("(?m)^\\| [^|]+ \\| ([0-9,]+)( [KM]iB)? \\| [^|]+ \\| `([a-z/]+)\\.(\\w+)` \\|$")
+	constLine = `(?m)^(?:const)?\s+%s\s*=\s*([0-9][0-9_<+ ]*)`
+)
 
-// TestLinksInTheDocsLeadSomewhere follows every link to a file of ours.
+// TestTheLimitsAreThoseOfTheSource reads the constants that docs/limits.md names.
+func TestTheLimitsAreThoseOfTheSource(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "limits.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := limitRow.FindAllStringSubmatch(string(text), -1)
+	if len(rows) < 20 {
+		t.Fatalf("docs/limits.md names %d constants: the search is wrong", len(rows))
+	}
+	for _, row := range rows {
+		want, err := strconv.ParseInt(strings.ReplaceAll(row[1], ",", ""), 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want <<= map[string]int{"": 0, " KiB": 10, " MiB": 20}[row[2]]
+		files, err := filepath.Glob(filepath.Join("..", "..", row[3], "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var found []string
+		for _, name := range files {
+			code, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m := regexp.MustCompile(fmt.Sprintf(constLine, row[4])).FindSubmatch(code); m != nil && !strings.HasSuffix(name, "_test.go") {
+				found = append(found, string(m[1]))
+			}
+		}
+		if len(found) != 1 {
+			t.Errorf("%s.%s is %v, want one constant", row[3], row[4], found)
+			continue
+		}
+		got, err := types.Eval(token.NewFileSet(), nil, token.NoPos, found[0])
+		if err != nil || got.Value.ExactString() != strconv.FormatInt(want, 10) {
+			t.Errorf("%s.%s is %s, and docs/limits.md says %s%s (%v)", row[3], row[4], found[0], row[1], row[2], err)
+		}
+	}
+}
+
+var (
+	link      = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading   = regexp.MustCompile(`(?m)^#{1,6} (.*)$`)
+	fences    = regexp.MustCompile("(?ms)^ *```.*?^ *```$")
+	linkText  = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
+	notInSlug = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
+)
+
+// slugs returns the anchors that forges make of the headings of a page.
+func slugs(page string) (list []string) {
+	for _, m := range heading.FindAllStringSubmatch(fences.ReplaceAllString(page, ""), -1) {
+		text := notInSlug.ReplaceAllString(strings.ToLower(linkText.ReplaceAllString(m[1], "$1")), "")
+		list = append(list, strings.ReplaceAll(text, " ", "-"))
+	}
+	return list
+}
+
+// TestTheIndexHasEveryPage keeps docs/README.md whole.
+func TestTheIndexHasEveryPage(t *testing.T) {
+	folder := filepath.Join("..", "..", "docs")
+	index, err := os.ReadFile(filepath.Join(folder, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, err := filepath.Glob(filepath.Join(folder, "*.md"))
+	if err != nil || len(pages) < 20 {
+		t.Fatalf("%d pages: %v", len(pages), err)
+	}
+	for _, page := range pages {
+		if name := filepath.Base(page); name != "README.md" && !strings.Contains(string(index), "("+name+")") {
+			t.Errorf("docs/README.md has no line for %s", name)
+		}
+	}
+}
+
+func TestSlugs(t *testing.T) {
+	got := slugs("# A [b](c.md) `d`\n\n```sh\n# not a heading\n```\n\n## 1. What, now?\n")
+	if want := []string{"a-b-d", "1-what-now"}; !slices.Equal(got, want) {
+		t.Errorf("slugs = %v, want %v", got, want)
+	}
+}
+
+// TestLinksInTheDocsLeadSomewhere follows every link to a file of ours, and to a
+// heading in it.
 func TestLinksInTheDocsLeadSomewhere(t *testing.T) {
 	root := filepath.Join("..", "..")
-	followed := 0
+	followed, anchored := 0, 0
 	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && p != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "bin" || d.Name() == "node_modules") {
+		if d.IsDir() && p != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "bin" || d.Name() == "data" || d.Name() == "node_modules") {
 			return fs.SkipDir
 		}
 		if d.IsDir() || !strings.HasSuffix(p, ".md") {
@@ -132,13 +223,30 @@ func TestLinksInTheDocsLeadSomewhere(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+		for _, m := range link.FindAllStringSubmatch(fences.ReplaceAllString(string(text), ""), -1) {
 			if strings.Contains(m[1], "://") || strings.HasPrefix(m[1], "mailto:") {
 				continue
 			}
+			name, anchor, _ := strings.Cut(m[1], "#")
+			target := p
+			if name != "" {
+				target = filepath.Join(filepath.Dir(p), name)
+			}
 			followed++
-			if _, err := os.Stat(filepath.Join(filepath.Dir(p), m[1])); err != nil {
+			if _, err := os.Stat(target); err != nil {
 				t.Errorf("%s links to %s, which is not there", p, m[1])
+				continue
+			}
+			if anchor == "" {
+				continue
+			}
+			anchored++
+			page, err := os.ReadFile(target)
+			if err != nil {
+				return err
+			}
+			if !slices.Contains(slugs(string(page)), anchor) {
+				t.Errorf("%s links to %s, and there is no such heading", p, m[1])
 			}
 		}
 		return nil
@@ -146,7 +254,7 @@ func TestLinksInTheDocsLeadSomewhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if followed < 20 {
-		t.Errorf("followed %d links: the search is wrong", followed)
+	if followed < 100 || anchored < 20 {
+		t.Errorf("followed %d links, %d of them to headings: the search is wrong", followed, anchored)
 	}
 }
