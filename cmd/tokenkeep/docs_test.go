@@ -118,6 +118,41 @@ func TestEveryCommandInTheDocsExists(t *testing.T) {
 	}
 }
 
+// TestTheFirstServerOfThePageStarts runs the first commands of docs/operations.md
+// with the configuration that follows them, in folders of its own.
+func TestTheFirstServerOfThePageStarts(t *testing.T) {
+	text, err := os.ReadFile(page("operations.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(text), "```sh first\n")
+	commands, rest, _ := strings.Cut(rest, "```")
+	_, rest, found := strings.Cut(rest, "```yaml\n")
+	if !ok || !found {
+		t.Fatal("docs/operations.md has no first server")
+	}
+	settings, _, _ := strings.Cut(rest, "```")
+	dir := t.TempDir()
+	places := strings.NewReplacer("/etc/tokenkeep", dir, "/var/lib/tokenkeep", filepath.Join(dir, "data"), "0.0.0.0:8420", "127.0.0.1:0",
+		" tokenkeep.yaml", " "+filepath.Join(dir, "tokenkeep.yaml"))
+	mustWrite(t, filepath.Join(dir, "tokenkeep.yaml"), places.Replace(settings))
+	issue(t, filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), 1)
+	ran := 0
+	for line := range strings.Lines(commands) {
+		line, _, _ = strings.Cut(places.Replace(line), "#")
+		args := strings.Fields(line)[1:]
+		if args[0] == "serve" {
+			start(t, args...)
+		} else if got := call(t, args...); got.code != 0 {
+			t.Fatalf("tokenkeep %s = %+v", args, got)
+		}
+		ran++
+	}
+	if ran != 4 {
+		t.Errorf("ran %d commands, want four", ran)
+	}
+}
+
 func TestTheExitCodesAreDocumented(t *testing.T) {
 	text, err := os.ReadFile(page("operations.md"))
 	if err != nil {

@@ -103,6 +103,7 @@ var runBy = map[string]string{
 	"docs/quickstart.md sh":        "test/readme TestANewcomerGetsToAProxiedCall",
 	"docs/quickstart.md sh code":   "test/readme TestANewcomerGetsToAProxiedCall",
 	"any page mermaid":             "test/pictures TestThePicturesCanBeDrawn",
+	"docs/operations.md sh first":  "cmd/tokenkeep TestTheFirstServerOfThePageStarts",
 	"docs/operations.md sh backup": "cmd/tokenkeep TestTheCommandsOfThePageBackUpAndRestore",
 	"docs/operations.md sql":       "test/operations TestADumpOfTheOwnerOpensEveryToken",
 	"docs/operations.md sh dump":   "test/operations TestADumpOfTheOwnerOpensEveryToken",

@@ -104,7 +104,7 @@ func inShell(t *testing.T, dir string, blocks []example) string {
 	}
 	cmd := exec.Command("bash", "-c", script)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "PATH="+programs(t)+string(os.PathListSeparator)+os.Getenv("PATH"), "PSP="+mirror(t))
+	cmd.Env = append(os.Environ(), "PATH="+programs(t)+string(os.PathListSeparator)+os.Getenv("PATH"), "PSP="+mirror(t), "XDG_CONFIG_HOME="+filepath.Join(dir, "config"))
 	printed, err := cmd.CombinedOutput()
 	out := string(printed)
 	if err != nil {
