@@ -34,8 +34,8 @@ var (
 	notRun = regexp.MustCompile(`^(?:#|//|--) not run: \S`)
 )
 
-// blocksOf returns the blocks of a page, and an error for a block that is set
-// in instead of fenced: such a block cannot say what it is.
+// blocksOf returns the blocks of a page, and an error for every block that is
+// set in instead of fenced: such a block cannot say what it is.
 func blocksOf(page string) (list []block, err error) {
 	var open *block
 	indent, before := "", ""
@@ -55,14 +55,14 @@ func blocksOf(page string) (list []block, err error) {
 			indent = m[1]
 			open = &block{line: number, language: m[2], info: m[3], apart: before == ""}
 		case before == "" && strings.HasPrefix(line, "    ") && strings.TrimSpace(line) != "":
-			return nil, fmt.Errorf("line %d: a block is fenced and names its language", number)
+			err = errors.Join(err, fmt.Errorf("line %d: a block is fenced and names its language", number))
 		}
 		before = line
 	}
 	if open != nil {
-		return nil, fmt.Errorf("line %d: the block does not end", open.line)
+		err = errors.Join(err, fmt.Errorf("line %d: the block does not end", open.line))
 	}
-	return list, nil
+	return list, err
 }
 
 // example is what is typed, and what the page shows behind it. One that is
