@@ -39,6 +39,8 @@ var pages = map[string]struct {
 	"test-data.md":    {1, 1, nil},
 	"proxies.md":      {5, 4, nil},
 	"reactors.md":     {6, 5, nil},
+	"clients.md":      {1, 0, nil},
+	"browser.md":      {1, 0, nil},
 }
 
 // TestTheExamplesOfThePagesWork pastes the shell blocks of each page, one after
