@@ -99,7 +99,7 @@ var exits = []struct {
 	{3, func(err error) bool {
 		return errors.As(err, new(*config.Error)) || errors.As(err, new(*server.CertificateError)) || errors.As(err, new(*server.KEKError)) || errors.As(err, new(*server.SandboxError))
 	}, "the configuration is not right, or not safe"},
-	{4, func(err error) bool { return errors.Is(err, store.ErrInUse) }, "another process has the data folder open"},
+	{4, func(err error) bool { return errors.Is(err, store.ErrInUse) }, "another process has the data folder open, or an older release the database"},
 	{5, func(err error) bool { return errors.Is(err, store.ErrNewerSchema) || errors.Is(err, backup.ErrNewer) }, "a newer release wrote the data"},
 	{6, func(err error) bool {
 		return errors.Is(err, store.ErrDamaged) || errors.Is(err, errChecksFailed) || errors.Is(err, backup.ErrDamaged) || errors.Is(err, keyring.ErrDamaged)

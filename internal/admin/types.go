@@ -47,6 +47,9 @@ type Status struct {
 	// SandboxLevel is the wall that code of tenants runs behind; empty for a
 	// server that has none.
 	SandboxLevel string `json:"sandbox_level,omitempty"`
+	// Outdated says that a newer release has changed the database, and that this
+	// server goes on until it is replaced.
+	Outdated bool `json:"outdated,omitempty"`
 }
 
 // Swept is how much a sweep removed: expired tokens and sessions, and

@@ -148,6 +148,7 @@ func TestEveryRowTellsGoodFromBad(t *testing.T) {
 		"a store of tomorrow":      {"migrations", func(w *ward) { w.schema(4, 3, nil) }, doctor.Fail, "newer release"},
 		"a store that is damaged":  {"migrations", func(w *ward) { w.schema(0, 0, errors.New("no")) }, doctor.Fail, "cannot be read"},
 		"a database that is ready": {"migrations", func(w *ward) { w.database() }, doctor.OK, "brought the store"},
+		"a server left behind":     {"migrations", func(w *ward) { w.database(); w.Status.Outdated = true }, doctor.Warn, "newer release"},
 		"a server that was killed": {"migrations", func(w *ward) { w.schema(-1, 3, nil) }, doctor.Unknown, "did not stop cleanly"},
 		"a store that is current":  {"migrations", func(w *ward) { w.schema(3, 3, nil) }, doctor.OK, "number 3"},
 		"a database nobody uses":   {"migrations", func(w *ward) { w.database(); w.Status = nil }, doctor.Unknown, "when it starts"},

@@ -153,6 +153,9 @@ func dataKeys(p Patient) (State, string, string) {
 }
 
 func migrations(p Patient) (State, string, string) {
+	if p.Status != nil && p.Status.Outdated {
+		return Warn, "a newer release has changed the database, which this server uses until it is replaced", "replace it by the newer release"
+	}
 	if p.Status != nil {
 		return OK, "the running server has brought the store up to date", ""
 	}

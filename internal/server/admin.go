@@ -33,6 +33,7 @@ func (s *Server) adminStatus(w http.ResponseWriter, r *http.Request, _ access.Ca
 	return httpapi.WriteJSON(w, http.StatusOK, admin.Status{
 		BaseURL: s.BaseURL(), Version: s.options.Version, StartedAt: s.started.UTC(), Ready: s.store.Ready(r.Context()) == nil,
 		ClockOffsetMS: s.clockOffset(r.Context()), SandboxLevel: s.sandboxLevel(),
+		Outdated: errors.Is(s.store.AllTenants().Current(r.Context()), store.ErrNewerSchema),
 	})
 }
 

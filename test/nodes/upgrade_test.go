@@ -112,6 +112,13 @@ func TestANewerReleaseTakesOverUnderLoad(t *testing.T) {
 	c.on(older, newer, again)
 	kept = append(kept, c.more(20)...)
 
+	for n, want := range map[*keeptest.Server]bool{older: true, again: true, newer: false} {
+		var s admin.Status
+		if err := n.Operator().Call(t.Context(), http.MethodGet, "/status", nil, &s); err != nil || s.Outdated != want {
+			t.Errorf("the status = %+v, %v; want it to be outdated: %t", s, err, want)
+		}
+	}
+
 	// What destroys is left to the newer one, which knows all rows.
 	rotate := func(n *keeptest.Server) (err error) {
 		c.meanwhile(func() {

@@ -96,7 +96,7 @@ var mayDial = map[string]string{
 	"internal/egress/egresstest/names.go":      "asks the name server that a test started, on loopback",
 	"internal/egress/egresstest/witness.go":    "knocks on its own listener, on loopback",
 	"internal/sandbox/launcher_linux.go":       "starts the processes that code of tenants runs in, behind their walls",
-	"internal/keeptest/nodes.go":            "calls the server that a test started, on loopback",
+	"internal/keeptest/nodes.go":               "calls the server that a test started, on loopback",
 	"internal/store/postgres/pgtest/pgtest.go": "starts a database server of its own, for tests",
 }
 

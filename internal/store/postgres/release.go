@@ -19,7 +19,7 @@ import (
 
 // goesOn is the first line of a migration that servers who do not know it can
 // live with, from those on who know the number in it. It only adds what they
-// need not know: docs/decisions/postgres.md has the rules.
+// need not know: docs/decisions/upgrades.md has the rules.
 const goesOn = "-- Servers that know number %d go on working."
 
 // oldestServer returns the number that a server must know at least to work on
