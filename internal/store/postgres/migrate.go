@@ -225,7 +225,7 @@ func keepEpochKeys(ctx context.Context, c *pgx.Conn, o Options) error {
 		return err
 	}
 	if o.LoggedEpochKeys {
-		return script(ctx, c, "ALTER TABLE epoch_keys SET LOGGED")
+		return patiently(ctx, c, "ALTER TABLE epoch_keys SET LOGGED")
 	}
-	return script(ctx, c, "ALTER TABLE epoch_keys SET UNLOGGED")
+	return patiently(ctx, c, "ALTER TABLE epoch_keys SET UNLOGGED")
 }
