@@ -34,6 +34,11 @@ var (
 	// ErrNewerSchema says that a newer release wrote this store: this one cannot
 	// use it or, when Current says so, does not know all of its rows.
 	ErrNewerSchema = errors.New("store: written by a newer release")
+	// ErrOlderSchema says that an older release wrote this store, and that it
+	// was to be taken as it is.
+	ErrOlderSchema = errors.New("store: written by an older release")
+	// ErrUnfinished says that a store is being moved to this database.
+	ErrUnfinished = errors.New("store: a migration to this database was begun and is not complete: run 'tokenkeep migrate-store' again until it is, or empty the database")
 	// ErrDamaged says that the stored bytes are not what was written.
 	ErrDamaged = errors.New("store: damaged")
 )

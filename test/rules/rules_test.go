@@ -28,13 +28,13 @@ var mayImport = map[string][]string{
 	"api":    {},
 	"client": {"api"},
 	"cmd/tokenkeep": {"api", "client", "internal/access", "internal/admin", "internal/audit", "internal/backup", "internal/config", "internal/doctor", "internal/keyring", "internal/keyring/localkms",
-		"internal/sandbox", "internal/server", "internal/store", "internal/store/sqlite", "internal/token"},
+		"internal/sandbox", "internal/server", "internal/store", "internal/store/sqlite", "internal/store/transfer", "internal/token"},
 
 	"internal/keeptest": {"api", "internal/admin", "internal/config", "internal/httpapi", "internal/sandbox", "internal/server", "internal/store/postgres/pgtest"},
 	"internal/server": {"api", "internal/access", "internal/admin", "internal/audit", "internal/backup", "internal/config", "internal/directory", "internal/egress", "internal/endpoint",
 		"internal/fault", "internal/httpapi", "internal/idempotency", "internal/jsonvalue", "internal/keyring", "internal/keyring/localkms", "internal/proxy", "internal/reactor", "internal/sandbox",
 		"internal/script", "internal/secret", "internal/store",
-		"internal/store/postgres", "internal/store/sqlite", "internal/token"},
+		"internal/store/postgres", "internal/store/sqlite", "internal/store/transfer", "internal/token"},
 	"internal/admin":  {"api"},
 	"internal/backup": {},
 	"internal/doctor": {"internal/admin", "internal/config"},
@@ -69,9 +69,10 @@ var mayImport = map[string][]string{
 
 	"internal/store":                 {},
 	"internal/store/storetest":       {"internal/store"},
-	"internal/store/sqlite":          {"internal/store"},
+	"internal/store/transfer":        {},
+	"internal/store/sqlite":          {"internal/store", "internal/store/transfer"},
 	"internal/store/sqlite/powercut": {},
-	"internal/store/postgres":        {"internal/store"},
+	"internal/store/postgres":        {"internal/store", "internal/store/transfer"},
 	"internal/store/postgres/pgtest": {},
 
 	"internal/base58":    {},

@@ -40,6 +40,7 @@ const (
 	slotSpace    = 0x544b4551
 	releaseSpace = 0x544b4552
 	migrationKey = 1
+	receiveKey   = 2
 )
 
 // slots is how many connections of all servers together can have a slot of

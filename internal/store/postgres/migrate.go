@@ -67,7 +67,9 @@ func prepare(ctx context.Context, config *pgx.ConnConfig, o Options) (err error)
 			_, err := c.Exec(ctx, "SELECT pg_advisory_lock($1, $2)", lockSpace, migrationKey)
 			return err
 		}},
+		{"look for a migration from another store", checkMark},
 		{"migrate", migrate},
+		{"begin a migration from another store", leaveMark},
 		{"prepare the role of requests", prepareRole},
 		{"choose how epoch keys are kept", keepEpochKeys},
 	} {

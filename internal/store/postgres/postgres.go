@@ -50,6 +50,10 @@ type Options struct {
 	// Ahead are migrations behind those of this release, for tests: with them it
 	// is a release of tomorrow.
 	Ahead []string
+	// Receive opens a database to move a store to: one that is empty, or to
+	// which one was moved before, whole or not. Nobody else opens it then before
+	// the mark says that the move is complete.
+	Receive bool
 	// Ungathered gives every update a commit of its own. It exists so that a
 	// benchmark can show in one run what gathering is worth.
 	Ungathered bool
@@ -86,7 +90,8 @@ var _ store.Store = (*Store)(nil)
 // up to date. The URL is a plain string, because nothing under store may name a
 // protected one; it holds a password, and appears nowhere. Open fails with
 // store.ErrNewerSchema when a newer release changed the database so that this
-// one cannot work on it, and has then changed nothing. It fails with
+// one cannot work on it, and with store.ErrUnfinished when a store is being
+// moved to it, and has then changed nothing. It fails with
 // store.ErrInUse when servers are connected that could not go on if it did.
 func Open(ctx context.Context, url string, o Options) (_ *Store, err error) {
 	if o.Logger == nil {

@@ -109,8 +109,8 @@ func readMarks(path, vfs string, readOnly bool) error {
 }
 
 // migrate runs the migrations that the database has not seen, each in a
-// transaction of its own.
-func migrate(ctx context.Context, c *conn) error {
+// transaction of its own. It refuses to when the store is to stay as it is.
+func migrate(ctx context.Context, c *conn, asItIs bool) error {
 	texts, err := migrations()
 	if err != nil {
 		return err
@@ -118,6 +118,9 @@ func migrate(ctx context.Context, c *conn) error {
 	version, err := c.number(ctx, "PRAGMA user_version")
 	if err != nil {
 		return err
+	}
+	if asItIs && int(version) < len(texts) {
+		return fmt.Errorf("%w: its schema is number %d, and this release has %d: start a server of this release on it once", store.ErrOlderSchema, version, len(texts))
 	}
 	for n := int(version); n < len(texts); n++ {
 		text := fmt.Sprintf("BEGIN IMMEDIATE;\n%s\nPRAGMA application_id = %d;\nPRAGMA user_version = %d;\nCOMMIT;", texts[n], applicationID, n+1)

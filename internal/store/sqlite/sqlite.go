@@ -59,6 +59,9 @@ type Options struct {
 	// CommonTerm is how many tokens a search term has, about, when their number
 	// is kept instead of counted; 0 means 1000.
 	CommonTerm int
+	// AsItIs refuses a store of an older release, with store.ErrOlderSchema,
+	// instead of bringing its schema up to date.
+	AsItIs bool
 	// VFS names another file layer of SQLite's, for tests that cut the power.
 	VFS string
 	// Ungrouped gives every update a commit of its own. It exists so that a
@@ -198,7 +201,7 @@ func (s *Store) openWriter(ctx context.Context, path string) (_ *conn, err error
 			return nil, fmt.Errorf("%w: the check after an unclean stop found %d faults; restore a backup, or run 'tokenkeep store check' for the list", store.ErrDamaged, len(found))
 		}
 	}
-	if err := migrate(ctx, c); err != nil {
+	if err := migrate(ctx, c, s.options.AsItIs); err != nil {
 		return nil, err
 	}
 	return c, markOpen(c)
