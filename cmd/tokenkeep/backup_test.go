@@ -253,7 +253,7 @@ func TestARestoreOfWhatIsNotRightRestoresNothing(t *testing.T) {
 		"a log entry that was changed": {func(dir string) {
 			edit(t, dir, "UPDATE log SET message = 'Tenant updated' WHERE message = 'Tenant created'")
 			describeAnew(t, dir)
-		}, kek, "--verify", 10, "is not what was sealed: nothing was restored"},
+		}, kek, "--verify", 10, "in the backup; nothing was restored"},
 		"a keyset of another KEK": {func(dir string) {
 			edit(t, dir, "UPDATE keysets SET kek = 'local-00000000'")
 			describeAnew(t, dir)

@@ -27,6 +27,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/sandbox"
 	"github.com/tokenkeep/tokenkeep/internal/server"
 	"github.com/tokenkeep/tokenkeep/internal/store"
+	"github.com/tokenkeep/tokenkeep/internal/store/transfer"
 )
 
 // version is set by the build; a build without it tells its module's version.
@@ -78,7 +79,7 @@ Start here:
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
 	root.SetHelpCommand(helpCommand(root))
 	root.AddCommand(devCommand(), serveCommand(), configCommand(), statusCommand(), storeCommand(), sweepCommand(),
-		backupCommand(), restoreCommand(), doctorCommand(),
+		backupCommand(), restoreCommand(), migrateStoreCommand(), doctorCommand(),
 		tenantCommand(), applicationCommand(), sessionCommand(), accessCommand(), keyCommand(), auditCommand(), tokenCommand(), tokenizeCommand(), detokenizeCommand(), reactorCommand(), proxyCommand(), versionCommand())
 	return root
 }
@@ -99,7 +100,7 @@ var exits = []struct {
 	{3, func(err error) bool {
 		return errors.As(err, new(*config.Error)) || errors.As(err, new(*server.CertificateError)) || errors.As(err, new(*server.KEKError)) || errors.As(err, new(*server.SandboxError))
 	}, "the configuration is not right, or not safe"},
-	{4, func(err error) bool { return errors.Is(err, store.ErrInUse) }, "another process has the data folder open, or an older release the database"},
+	{4, func(err error) bool { return errors.Is(err, store.ErrInUse) }, "another process has the data folder open, or an older release or another migration the database"},
 	{5, func(err error) bool { return errors.Is(err, store.ErrNewerSchema) || errors.Is(err, backup.ErrNewer) }, "a newer release wrote the data"},
 	{6, func(err error) bool {
 		return errors.Is(err, store.ErrDamaged) || errors.Is(err, errChecksFailed) || errors.Is(err, backup.ErrDamaged) || errors.Is(err, keyring.ErrDamaged)
@@ -107,13 +108,17 @@ var exits = []struct {
 	{7, func(err error) bool { return errors.As(err, new(*server.ListenError)) }, "an address cannot be listened on"},
 	{8, func(err error) bool { return errors.Is(err, keyring.ErrWrongKEK) }, "the key-encryption key is not the one of this data"},
 	{9, func(err error) bool { return errors.Is(err, admin.ErrNoServer) }, "no server is running on the data folder"},
-	{10, func(err error) bool { return errors.Is(err, errLogChanged) || errors.Is(err, server.ErrRestoredLog) }, "a tenant's log is not what was sealed"},
+	{10, func(err error) bool { return errors.Is(err, errLogChanged) || errors.Is(err, server.ErrLogChanged) }, "a tenant's log is not what was sealed"},
 	{11, func(err error) bool { return errors.As(err, new(*client.Error)) }, "the server refused what was asked over the API"},
 	{12, func(err error) bool { return errors.Is(err, client.ErrUnavailable) }, "the server gave no answer over the API"},
 	{13, func(err error) bool { return errors.Is(err, errCodeFailed) }, "the code of a reactor ran and did not succeed"},
 	{14, func(err error) bool { return errors.Is(err, backup.ErrIncomplete) }, "the backup is not whole"},
-	{15, func(err error) bool { return errors.Is(err, backup.ErrNotEmpty) }, "a folder that must be empty is not"},
+	{15, func(err error) bool {
+		return errors.Is(err, backup.ErrNotEmpty) || errors.Is(err, transfer.ErrOccupied)
+	}, "a folder or database that must be empty is not"},
 	{16, func(err error) bool { return errors.Is(err, errUnwell) }, "the doctor found something that must be put right"},
+	{17, func(err error) bool { return errors.Is(err, transfer.ErrDiffers) }, "what a migration wrote is not what it read"},
+	{18, func(err error) bool { return errors.Is(err, store.ErrUnfinished) }, "a migration to the database is not complete"},
 }
 
 // What the library says of a command line repeats it, and somebody will have

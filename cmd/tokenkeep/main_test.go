@@ -210,6 +210,8 @@ func TestEveryExitHasItsCodeAndOneSentence(t *testing.T) {
 	covered[14] = true // TestARestoreOfWhatIsNotRightRestoresNothing
 	covered[15] = true // TestARestoreTakesAnEmptyFolderAlone
 	covered[16] = true // TestTheDoctorFindsWhatMustBePutRight
+	covered[17] = true // TestACopyThatDiffersIsNotServed
+	covered[18] = true // TestAKilledMigrationGoesOnWhereItWas
 	for _, e := range exits {
 		if !covered[e.code] {
 			t.Errorf("no case ends with %d: %s", e.code, e.means)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
@@ -14,9 +15,24 @@ type Opened struct {
 	Values  int64 `json:"values"`
 	// Failed counts values that do not open, and tenants that lost their keys.
 	Failed int64 `json:"failed"`
+	// First is the first value that does not open.
+	First *Unopened `json:"first,omitempty"`
 	// Deleting counts tenants whose keys are destroyed and whose rows are not
 	// all gone yet: nothing of theirs opens, and nothing should.
 	Deleting int64 `json:"deleting"`
+}
+
+// Unopened says where a value stands that does not open: not by the row's id,
+// which may be a tenant's own.
+type Unopened struct {
+	Tenant string    `json:"tenant_id"`
+	Rows   string    `json:"rows"`    // the kind of the row
+	MadeAt time.Time `json:"made_at"` // when the row was made, to the microsecond
+	Field  string    `json:"field"`
+}
+
+func (u *Unopened) String() string {
+	return fmt.Sprintf("%s in the row of %s of tenant %s that was made at %s", u.Field, u.Rows, u.Tenant, u.MadeAt.Format(time.RFC3339Nano))
 }
 
 // OpenAll opens every value that is sealed under a tenant's data key, of all
@@ -68,6 +84,9 @@ func (r *Ring) openTenant(ctx context.Context, tenant store.Tenant, total *Opene
 				plaintext, err := keys.Open(row.record, value.field, *value.sealed)
 				if err != nil {
 					total.Failed++
+				}
+				if err != nil && total.First == nil {
+					total.First = &Unopened{Tenant: tenant.ID, Rows: source.name, MadeAt: row.at.CreatedAt.Time(), Field: value.field}
 				}
 				clear(plaintext)
 			}

@@ -33,14 +33,21 @@ func TestOpenAllOpensRowsOfEveryKindAndCountsWhatDoesNot(t *testing.T) {
 		s.Grant = mustSeal(t, w.keys(two), "session-001", keyring.FieldSessionGrant, "of another session")
 		return errors.Join(err, tx.ReplaceSession(ctx, s))
 	})
+	// The first is named by its place: which tenant comes first is chance.
+	first := func(got *keyring.Opened) (named bool) {
+		u := got.First
+		got.First = nil
+		return u != nil && !u.MadeAt.IsZero() &&
+			(u.Tenant == one && u.Rows == "tokens" && u.Field == keyring.FieldTokenData || u.Tenant == two && u.Rows == "sessions" && u.Field == keyring.FieldSessionGrant)
+	}
 	want.Failed = 2
-	if got, err := w.ring.OpenAll(ctx, nil); err != nil || got != want {
+	if got, err := w.ring.OpenAll(ctx, nil); err != nil || !first(&got) || got != want {
 		t.Errorf("with two values in the wrong place OpenAll = %+v, %v, want %+v", got, err, want)
 	}
 
 	w.blankTenant(func(store.Keyset) bool { return false }) // nobody asked for its deletion
 	want.Failed = 3
-	if got, err := w.ring.OpenAll(ctx, nil); err != nil || got != want {
+	if got, err := w.ring.OpenAll(ctx, nil); err != nil || !first(&got) || got != want {
 		t.Errorf("with a tenant without keys OpenAll = %+v, %v, want %+v", got, err, want)
 	}
 }

@@ -9,17 +9,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tokenkeep/tokenkeep/internal/audit"
 	"github.com/tokenkeep/tokenkeep/internal/backup"
 	"github.com/tokenkeep/tokenkeep/internal/config"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
 	"github.com/tokenkeep/tokenkeep/internal/keyring/localkms"
-	"github.com/tokenkeep/tokenkeep/internal/store"
 	"github.com/tokenkeep/tokenkeep/internal/store/sqlite"
 )
-
-// ErrRestoredLog says that a log in a backup is not what was sealed.
-var ErrRestoredLog = errors.New("a tenant's log in the backup is not what was sealed: nothing was restored")
 
 // staging is the folder inside the data folder in which a restore works. What
 // a killed one left there is removed by the next.
@@ -29,13 +24,6 @@ const staging = ".restoring"
 type Restored struct {
 	Backup   backup.Manifest `json:"backup"`
 	Verified *Verified       `json:"verified,omitempty"`
-}
-
-// Verified is what Restore looked at when it was asked to verify.
-type Verified struct {
-	keyring.Opened
-	Logs    int64 `json:"logs"`        // of tenants
-	Entries int64 `json:"log_entries"` // that are as they were sealed
 }
 
 // Restore makes the data folder of the configuration out of a backup. The
@@ -149,49 +137,6 @@ func (r *restore) open(ctx context.Context, verify bool) (v *Verified, err error
 	if err != nil || !verify {
 		return nil, err
 	}
-	return r.verify(ctx, s, ring)
-}
-
-func (r *restore) verify(ctx context.Context, s store.Store, ring *keyring.Ring) (*Verified, error) {
-	found, err := s.Check(ctx, r.say)
-	if err != nil {
-		return nil, err
-	}
-	for _, f := range found {
-		r.say("found: " + f)
-	}
-	if len(found) > 0 {
-		return nil, fmt.Errorf("%w: the check of the store in the backup found %d faults; nothing was restored", store.ErrDamaged, len(found))
-	}
-	v := &Verified{}
-	r.say("opening every sealed value")
-	if v.Opened, err = ring.OpenAll(ctx, nil); err != nil {
-		return nil, err
-	}
-	if v.Failed > 0 {
-		return nil, fmt.Errorf("%w: %d of %d sealed values in the backup do not open; nothing was restored", store.ErrDamaged, v.Failed, v.Values)
-	}
-	log := audit.New(s, ring, audit.Options{Now: r.now})
-	const page = 100
-	for after := ""; ; {
-		tenants, err := s.AllTenants().Tenants(ctx, after, page)
-		if err != nil {
-			return nil, err
-		}
-		for _, t := range tenants {
-			after = t.ID
-			r.say("verifying the log of tenant " + t.ID)
-			result, err := log.Verify(ctx, t.ID, nil, nil)
-			if err != nil {
-				return nil, err
-			}
-			if !result.Clean() {
-				return nil, ErrRestoredLog
-			}
-			v.Logs, v.Entries = v.Logs+1, v.Entries+result.Entries
-		}
-		if len(tenants) < page {
-			return v, nil
-		}
-	}
+	p := proof{now: r.now, say: r.say, where: "in the backup", so: "nothing was restored"}
+	return p.verify(ctx, s, ring)
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/tokenkeep/tokenkeep/internal/config"
 	"github.com/tokenkeep/tokenkeep/internal/secret"
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres"
 	"github.com/tokenkeep/tokenkeep/internal/store/sqlite"
@@ -31,16 +32,22 @@ func (s *Server) openStore(ctx context.Context) error {
 	if s.lock, err = sqlite.LockFolder(s.config.Data); err != nil {
 		return err
 	}
-	opened, err := postgres.Open(ctx, url.Reveal(), postgres.Options{
-		Logger: s.log, Metrics: s.registry, Connections: s.config.StoreConnections,
-		RequestRole: s.config.StoreRequestRole, LoggedEpochKeys: s.config.StoreLoggedEpochKeys,
-		Ahead: s.options.Ahead,
-	})
+	opened, err := openPostgres(ctx, s.config, postgres.Options{Logger: s.log, Metrics: s.registry, Ahead: s.options.Ahead})
 	if err != nil {
 		return err
 	}
 	s.store = opened
 	return nil
+}
+
+// openPostgres opens the database of the configuration.
+func openPostgres(ctx context.Context, c *config.Config, o postgres.Options) (*postgres.Store, error) {
+	url, err := storeURL(c.StoreURL, c.StoreURLFile)
+	if err != nil {
+		return nil, err
+	}
+	o.Connections, o.RequestRole, o.LoggedEpochKeys = c.StoreConnections, c.StoreRequestRole, c.StoreLoggedEpochKeys
+	return postgres.Open(ctx, url.Reveal(), o)
 }
 
 // storeURL reads the URL from its file unless it was given itself.
