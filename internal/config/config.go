@@ -33,6 +33,7 @@ type Config struct {
 
 	StoreURL             secret.Text
 	StoreURLFile         string
+	StoreReserve         int64
 	StoreConnections     int
 	StoreRequestRole     string
 	StoreLoggedEpochKeys bool

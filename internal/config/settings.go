@@ -67,6 +67,18 @@ var settings = []Setting{
 	},
 	text("store.url_file", "File with that URL, mode 0600, for those who keep secrets in files.",
 		"", func(c *Config) *string { return &c.StoreURLFile }, nil),
+	{
+		Name: "store.reserve", Doc: "Bytes of the data folder's disk that the embedded store keeps for its log, so that reads go on when the disk is full; 0 keeps none.", Default: "67108864",
+		set: func(c *Config, v string) error {
+			n, err := strconv.ParseInt(v, 10, 64)
+			if err != nil || n < 0 || n > 16<<30 || n > 0 && n < 1<<20 {
+				return errors.New("must be 0 or a number of bytes from 1048576 to 17179869184")
+			}
+			c.StoreReserve = n
+			return nil
+		},
+		get: func(c *Config) string { return strconv.FormatInt(c.StoreReserve, 10) },
+	},
 	count("store.connections", "Most connections to PostgreSQL that serve requests; a few more serve sweeps and checks.", "16", 2, 1000,
 		func(c *Config) *int { return &c.StoreConnections }),
 	text("store.request_role", "Role of PostgreSQL that requests act as: it sees one tenant at a time.",

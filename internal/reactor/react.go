@@ -140,6 +140,10 @@ func (s *Service) React(ctx context.Context, c access.Caller, id string, in Invo
 	if in.Timeout != 0 {
 		return Response{}, errSyncTimeout
 	}
+	// The code may want something tokenized, when what it does is done.
+	if err := s.parts.Store.Room(); err != nil {
+		return Response{}, fmt.Errorf("look for room: %w", err)
+	}
 	r, err := s.prepare(ctx, c, id, in.Args)
 	if err != nil {
 		return Response{}, err

@@ -181,3 +181,27 @@ func TestManagementIsAskedForFirst(t *testing.T) {
 }
 
 func errOf(_ reactor.Reactor, err error) error { return err }
+
+// cramped is a store on a full disk: its log goes on, and it takes no tokens.
+type cramped struct{ store.Store }
+
+func (cramped) Room() error { return store.ErrUnavailable }
+
+// TestNoCodeRunsThatCouldNotKeepWhatItMakes holds what a 503 of ours says:
+// that nothing ran, and that it may be sent again.
+func TestNoCodeRunsThatCouldNotKeepWhatItMakes(t *testing.T) {
+	w := onOne(t)
+	id := w.define(`module.exports = async () => ({ tokenize: "made" })`)
+	parts := w.parts()
+	parts.Store = cramped{w.store}
+	_, err := reactor.New(parts, reactor.Options{Now: w.clock.Now}).React(t.Context(), w.user, id, reactor.Invocation{Args: value(t, `{}`)})
+	if !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("React = %v, want %v", err, store.ErrUnavailable)
+	}
+	if n := w.count(audit.Reactor, id, audit.Use); n != 0 {
+		t.Errorf("%d runs are in the log, want none", n)
+	}
+	if _, err := w.react(id, `{}`); err != nil || w.count(audit.Reactor, id, audit.Use) != 1 {
+		t.Errorf("React with room = %v", err)
+	}
+}

@@ -21,7 +21,11 @@ func (s *Server) openStore(ctx context.Context) error {
 		return err
 	}
 	if url.IsZero() {
-		opened, err := sqlite.Open(ctx, s.config.Data, sqlite.Options{Logger: s.log, Metrics: s.registry})
+		o := sqlite.Options{Logger: s.log, Metrics: s.registry, ReserveBytes: s.config.StoreReserve}
+		if s.config.Dev && s.config.Source("store.reserve") == "default" {
+			o.ReserveBytes = 0 // a developer's disk has better uses for it
+		}
+		opened, err := sqlite.Open(ctx, s.config.Data, o)
 		if err != nil {
 			return err
 		}

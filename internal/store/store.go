@@ -75,6 +75,11 @@ type Store interface {
 	// Ready returns nil when a View and an Update would be served.
 	Ready(ctx context.Context) error
 
+	// Room returns ErrUnavailable while the store refuses what would make it
+	// larger, and takes the rest: on a full disk. Whoever is about to do what
+	// cannot be undone, and will want to keep something of it, asks before.
+	Room() error
+
 	// Check reads the whole store and returns what is wrong with it, nothing
 	// when all is well. The error says that the check itself could not finish.
 	// progress, when not nil, is called now and then with what is being done.

@@ -194,6 +194,9 @@ func (s *Store) Ready(ctx context.Context) error {
 	return nil
 }
 
+// Room implements store.Store: the server takes every change or none.
+func (s *Store) Room() error { return nil }
+
 // Now returns what time it is for the database.
 func (s *Store) Now(ctx context.Context) (at time.Time, err error) {
 	if err := s.enter(ctx); err != nil {

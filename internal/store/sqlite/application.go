@@ -23,6 +23,9 @@ func scanApplication(row []driver.Value) (a store.Application, err error) {
 }
 
 func (t *tx) InsertApplication(_ context.Context, a store.Application) error {
+	if err := t.grows(); err != nil {
+		return err
+	}
 	_, err := t.exec("INSERT INTO applications (tenant_id, "+applicationColumns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
 		a.ID, a.Name, a.Type, store.EncodeStrings(a.Permissions), orNullBytes(a.Rules), int64(a.ExpiresAt),
 		a.CreatedBy, int64(a.CreatedAt), a.ModifiedBy, int64(a.ModifiedAt), a.Version)

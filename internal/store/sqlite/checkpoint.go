@@ -19,6 +19,7 @@ type checkpointer struct {
 	conn       *conn
 	wal        string
 	soft, hard int64
+	full       *atomic.Bool // the disk is: the log must stay short
 	metrics    *metrics
 
 	// The size of the log after the last commit, and those at which the next
@@ -41,13 +42,13 @@ const (
 	scrubAgain     = time.Second
 )
 
-func newCheckpointer(path string, o Options, m *metrics) (*checkpointer, error) {
+func newCheckpointer(path string, o Options, full *atomic.Bool, m *metrics) (*checkpointer, error) {
 	c, err := connect(path, o, false, 1<<10, checkpointWait)
 	if err != nil {
 		return nil, err
 	}
 	k := &checkpointer{
-		conn: c, wal: path + "-wal", soft: o.WALSoftBytes, hard: o.WALHardBytes, metrics: m,
+		conn: c, wal: path + "-wal", soft: o.WALSoftBytes, hard: o.WALHardBytes, full: full, metrics: m,
 		copyAt: o.WALSoftBytes, waitAt: o.WALHardBytes,
 		wake: make(chan struct{}, 1), stopping: make(chan struct{}), done: make(chan struct{}),
 	}
@@ -67,18 +68,32 @@ func (k *checkpointer) committed() {
 	}
 	size := info.Size()
 	k.metrics.walBytes.Set(float64(size))
+	soft, hard, mode := k.soft, k.hard, "RESTART"
+	if k.full.Load() {
+		soft, hard, mode = min(soft, fullSoft), min(hard, fullHard), "TRUNCATE"
+	}
 	if size < k.size { // it started over
-		k.copyAt, k.waitAt = k.soft, k.hard
+		k.copyAt, k.waitAt = soft, hard
 	}
 	k.size = size
 	switch {
 	case size > k.waitAt && !k.held.Load():
-		k.copyAt, k.waitAt = size+k.soft, size+k.soft
-		k.checkpoint("RESTART")
+		k.copyAt, k.waitAt = size+soft, size+soft
+		k.checkpoint(mode)
 	case size > k.copyAt:
-		k.copyAt = size + k.soft
+		k.copyAt = size + soft
 		k.background()
 	}
+}
+
+// The bounds of the log on a full disk, where it must not take the room that
+// is left for entries.
+const fullSoft, fullHard = 1 << 20, 4 << 20
+
+// squeeze gives the room that the log takes back to the disk, as far as it can.
+func (k *checkpointer) squeeze() {
+	k.checkpoint("TRUNCATE")
+	k.copyAt, k.waitAt = fullSoft, fullHard
 }
 
 func (k *checkpointer) background() {

@@ -29,6 +29,9 @@ func orNoHash(hash []byte) driver.Value {
 }
 
 func (t *tx) InsertDefinition(_ context.Context, d store.Definition) error {
+	if err := t.grows(); err != nil {
+		return err
+	}
 	_, err := t.exec("INSERT INTO definitions (tenant_id, "+definitionColumns+", folded_name) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
 		d.Kind, d.ID, d.Name, d.ApplicationID, orNoHash(d.KeyHash), d.CreatedBy, int64(d.CreatedAt), d.ModifiedBy, int64(d.ModifiedAt), d.Version,
 		orNullBytes(d.Contents), store.FoldName(d.Name))
@@ -53,6 +56,9 @@ func (t *tx) definition(ctx context.Context, kind, id, statement string, args ..
 }
 
 func (t *tx) ReplaceDefinition(ctx context.Context, d store.Definition) error {
+	if err := t.grows(); err != nil {
+		return err
+	}
 	err := t.changeOne(store.ErrConflict, `
 		UPDATE definitions SET name = ?4, folded_name = ?5, application_id = ?6, key_hash = ?7, contents = ?8, modified_by = ?9, modified_at = ?10, version = ?11
 		WHERE tenant_id = ?1 AND kind = ?2 AND id = ?3 AND version = ?11 - 1`,

@@ -6,6 +6,7 @@ type metrics struct {
 	groupSize   prometheus.Histogram
 	groupsSplit prometheus.Counter
 	walBytes    prometheus.Gauge
+	full        prometheus.Gauge
 	checkpoints *prometheus.CounterVec
 }
 
@@ -21,12 +22,15 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		walBytes: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "tokenkeep_store_wal_bytes", Help: "Size of the write-ahead log after the last commit.",
 		}),
+		full: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "tokenkeep_store_disk_full", Help: "1 while what makes the store larger is refused because the disk is full.",
+		}),
 		checkpoints: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tokenkeep_store_checkpoints_total", Help: "Checkpoints of the write-ahead log.",
 		}, []string{"mode", "result"}),
 	}
 	if r != nil {
-		r.MustRegister(m.groupSize, m.groupsSplit, m.walBytes, m.checkpoints)
+		r.MustRegister(m.groupSize, m.groupsSplit, m.walBytes, m.full, m.checkpoints)
 	}
 	return m
 }

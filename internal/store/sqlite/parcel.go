@@ -18,6 +18,9 @@ func scanParcel(row []driver.Value) store.Parcel {
 }
 
 func (t *tx) InsertParcel(_ context.Context, p store.Parcel) error {
+	if err := t.grows(); err != nil {
+		return err
+	}
 	_, err := t.exec("INSERT INTO parcels (tenant_id, "+parcelColumns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
 		p.Kind, p.ID, p.Group, p.Owner, orNullBytes(p.Contents), p.Epoch, int64(p.CreatedAt), orNull(p.DueAt), int64(p.ExpiresAt),
 		int64(p.Attempts), p.Version)
@@ -31,6 +34,9 @@ func (t *tx) Parcel(ctx context.Context, kind, id string) (p store.Parcel, err e
 }
 
 func (t *tx) ReplaceParcel(ctx context.Context, p store.Parcel) error {
+	if err := t.grows(); err != nil {
+		return err
+	}
 	err := t.changeOne(store.ErrConflict, `
 		UPDATE parcels SET owner = ?4, contents = ?5, epoch = ?6, due_at = ?7, expires_at = ?8, attempts = ?9, version = ?10
 		WHERE tenant_id = ?1 AND kind = ?2 AND id = ?3 AND version = ?10 - 1`,

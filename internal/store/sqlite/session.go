@@ -19,6 +19,9 @@ func scanSession(row []driver.Value) store.Session {
 }
 
 func (t *tx) InsertSession(_ context.Context, s store.Session) error {
+	if err := t.grows(); err != nil {
+		return err
+	}
 	if len(s.KeyHash) == 0 || len(s.NonceHash) == 0 {
 		return errors.New("sqlite: a session must have the hashes of its key and its nonce")
 	}

@@ -56,6 +56,9 @@ type Options struct {
 	// BackupWALBytes is how large that log may grow during a backup; 0 means
 	// 1 GiB.
 	BackupWALBytes int64
+	// ReserveBytes is how much of the disk is kept for the log, so that reads
+	// go on when the disk is full; 0 means nothing.
+	ReserveBytes int64
 	// CommonTerm is how many tokens a search term has, about, when their number
 	// is kept instead of counted; 0 means 1000.
 	CommonTerm int
@@ -80,6 +83,7 @@ type Store struct {
 	checkpointer *checkpointer
 	epochs       *epochKeys
 	memory       *memory
+	reserve      *reserve
 
 	backingUp sync.Mutex      // held while a backup is written
 	ending    context.Context // ends when Close begins
@@ -144,7 +148,11 @@ func Open(ctx context.Context, dir string, o Options) (_ *Store, err error) {
 		return nil, err
 	}
 	m := newMetrics(o.Metrics)
-	if s.checkpointer, err = newCheckpointer(path, o, m); err != nil {
+	if s.reserve, err = openReserve(dir, o.ReserveBytes, o.Logger, m.full); err != nil {
+		_ = writing.close()
+		return nil, err
+	}
+	if s.checkpointer, err = newCheckpointer(path, o, &s.reserve.full, m); err != nil {
 		_ = writing.close()
 		return nil, err
 	}
@@ -157,7 +165,7 @@ func Open(ctx context.Context, dir string, o Options) (_ *Store, err error) {
 		_ = writing.close()
 		return nil, err
 	}
-	s.writer = newWriter(writing, group, common, s.memory, s.checkpointer, m)
+	s.writer = newWriter(writing, group, common, s.memory, s.checkpointer, s.reserve, m)
 	s.readers = make(chan *conn, o.Readers)
 	for range o.Readers {
 		c, err := connect(path, o, true, 4<<10, lockWait)
@@ -342,11 +350,19 @@ func (s *Store) Ready(ctx context.Context) error {
 		return err
 	}
 	// Whether the next update would be refused as the last one was, only a
-	// write can tell.
+	// write can tell, of as many pages as an entry of the log touches.
 	return s.writer.submit(ctx, tenantKey{}, func(t *tx) error {
-		_, err := t.conn.exec("INSERT OR REPLACE INTO installation (name, value) VALUES ('ready', x'01')")
+		_, err := t.conn.exec("INSERT OR REPLACE INTO installation (name, value) VALUES ('ready', zeroblob(32768))")
 		return err
 	})
+}
+
+// Room implements store.Store.
+func (s *Store) Room() error {
+	if s.reserve.full.Load() {
+		return errFull
+	}
+	return nil
 }
 
 // EpochKeys implements store.Store.
@@ -377,6 +393,9 @@ func (s *Store) release() error {
 	for len(s.readers) > 0 {
 		c := <-s.readers
 		errs = append(errs, c.close())
+	}
+	if s.reserve != nil {
+		s.reserve.stop()
 	}
 	if s.checkpointer != nil {
 		s.checkpointer.stop()

@@ -36,6 +36,9 @@ func encodeSettings(settings map[string]string) string {
 }
 
 func (t *tx) InsertTenant(_ context.Context, r store.Tenant) error {
+	if err := t.grows(); err != nil {
+		return err
+	}
 	_, err := t.exec("INSERT INTO tenants ("+tenantColumns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
 		r.Name, encodeSettings(r.Settings), r.CreatedBy, int64(r.CreatedAt), r.ModifiedBy, int64(r.ModifiedAt), r.Deleting, orNullBytes(r.Secrets))
 	return err

@@ -53,6 +53,9 @@ func scanToken(row []driver.Value) (r store.Token, err error) {
 }
 
 func (t *tx) InsertToken(_ context.Context, r store.Token) error {
+	if err := t.grows(); err != nil {
+		return err
+	}
 	if len(r.Containers) == 0 {
 		return errors.New("sqlite: a token must have a container")
 	}
@@ -103,6 +106,9 @@ func (t *tx) Token(ctx context.Context, id string) (r store.Token, err error) {
 }
 
 func (t *tx) ReplaceToken(ctx context.Context, r store.Token) error {
+	if err := t.grows(); err != nil {
+		return err
+	}
 	if !t.writable {
 		return store.ErrReadOnly
 	}

@@ -42,6 +42,8 @@ type tx struct {
 	needsTenant, hasTenant bool
 	// served are tenants that need not be looked for; nil in a view.
 	served map[tenantKey]bool
+	// full says that the disk is, so that only some writes are let through.
+	full bool
 	// scrub asks for the write-ahead log to be emptied after the commit,
 	// because it holds copies of what the transaction destroyed.
 	scrub bool

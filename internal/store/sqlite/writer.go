@@ -42,6 +42,7 @@ type writer struct {
 	queue        chan *update
 	stopped      chan struct{}
 	checkpointer *checkpointer
+	reserve      *reserve
 	metrics      *metrics
 	failing      atomic.Bool // the last update was refused, say for a full disk
 
@@ -49,10 +50,10 @@ type writer struct {
 	closed bool
 }
 
-func newWriter(c *conn, group int, common *commonTerms, memory *memory, k *checkpointer, m *metrics) *writer {
+func newWriter(c *conn, group int, common *commonTerms, memory *memory, k *checkpointer, r *reserve, m *metrics) *writer {
 	w := &writer{
 		conn: c, group: group, common: common, memory: memory, served: map[tenantKey]bool{}, queue: make(chan *update, 4*maxGroup), stopped: make(chan struct{}),
-		checkpointer: k, metrics: m,
+		checkpointer: k, reserve: r, metrics: m,
 	}
 	go w.run()
 	return w
@@ -118,7 +119,8 @@ func (w *writer) run() {
 
 // commit runs a group in one transaction. When the transaction as a whole
 // fails, each update is tried again alone: one that cannot be kept, say for
-// its size on a full disk, must not take its neighbours along.
+// its size on a full disk, must not take its neighbours along. What finds the
+// disk full is tried again with the reserve, which only some may use.
 func (w *writer) commit(group []*update) {
 	live := group[:0:len(group)]
 	for _, u := range group {
@@ -134,12 +136,9 @@ func (w *writer) commit(group []*update) {
 	outcomes, err := w.transaction(live)
 	if err != nil && len(live) > 1 {
 		w.metrics.groupsSplit.Inc()
+		w.spend(err)
 		for _, u := range live {
-			alone, err := w.transaction([]*update{u})
-			if err != nil {
-				alone = []outcome{{err: err}}
-			}
-			w.answer(u, alone[0])
+			w.answer(u, w.alone(u))
 		}
 		return
 	}
@@ -148,7 +147,35 @@ func (w *writer) commit(group []*update) {
 	}
 	w.metrics.groupSize.Observe(float64(len(live)))
 	for i, u := range live {
+		if w.spend(outcomes[i].err) {
+			outcomes[i] = w.alone(u) // nothing of it was kept
+		}
 		w.answer(u, outcomes[i])
+	}
+}
+
+// spend gives the reserve up if an update found the disk full, and reports
+// whether that made room. The write-ahead log, which could perhaps not be
+// copied into the database for want of it, is.
+func (w *writer) spend(err error) bool {
+	if !w.reserve.spend(err) {
+		return false
+	}
+	w.checkpointer.squeeze()
+	return true
+}
+
+// alone runs an update in a transaction of its own, and once more if that
+// brought the reserve to light.
+func (w *writer) alone(u *update) outcome {
+	for {
+		outcomes, err := w.transaction([]*update{u})
+		if err != nil {
+			outcomes = []outcome{{err: err}}
+		}
+		if !w.spend(outcomes[0].err) {
+			return outcomes[0]
+		}
 	}
 }
 
@@ -188,7 +215,7 @@ func (w *writer) transaction(group []*update) (_ []outcome, err error) {
 				return nil, err
 			}
 		}
-		t := &tx{conn: w.conn, tenant: u.tenant, writable: true, common: w.common, served: w.served}
+		t := &tx{conn: w.conn, tenant: u.tenant, writable: true, common: w.common, served: w.served, full: w.reserve.full.Load()}
 		outcomes[i] = apply(u, t)
 		if outcomes[i].kept() {
 			kept++

@@ -169,7 +169,15 @@ func (r *Recorder) freeze(acknowledged func()) *Disk {
 func (r *Recorder) FailWrites(n, code int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.writes = trap{n, int32(code)}
+	r.writes = trap{passing: n, code: int32(code)}
+}
+
+// FailWritesWhile makes every write fail for which holds returns true, until
+// Heal, as FailWrites does.
+func (r *Recorder) FailWritesWhile(holds func() bool, code int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.writes = trap{while: holds, code: int32(code)}
 }
 
 // FailSyncs does to syncs what FailWrites does to writes. What was to be synced
@@ -177,7 +185,7 @@ func (r *Recorder) FailWrites(n, code int) {
 func (r *Recorder) FailSyncs(n, code int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.syncs = trap{n, int32(code)}
+	r.syncs = trap{passing: n, code: int32(code)}
 }
 
 // Heal ends what FailWrites and FailSyncs began.
@@ -189,13 +197,14 @@ func (r *Recorder) Heal() {
 
 // trap makes operations fail. The zero trap lets everything pass.
 type trap struct {
-	passing int // the next operations, of which the last one fails
+	passing int         // the next operations, of which the last one fails
+	while   func() bool // nil: always
 	code    int32
 }
 
 // spring counts one operation and returns the code with which it fails, or 0.
 func (t *trap) spring() int32 {
-	if t.code == 0 {
+	if t.code == 0 || t.while != nil && !t.while() {
 		return 0
 	}
 	if t.passing > 1 {
