@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -63,7 +64,8 @@ func TestABackupUnderLoadOpensEveryTokenOnAnEmptyFolder(t *testing.T) {
 	}
 	stop := make(chan struct{})
 	var clients sync.WaitGroup
-	for c := range 3 {
+	var told [3]atomic.Int64 // what each client was told to be made
+	for c := range told {
 		clients.Go(func() {
 			for n := 0; ; n++ {
 				select {
@@ -75,8 +77,19 @@ func TestABackupUnderLoadOpensEveryTokenOnAnEmptyFolder(t *testing.T) {
 					t.Errorf("create during the backup = %d", status)
 					return
 				}
+				told[c].Add(1)
 			}
 		})
+	}
+	var acknowledged []string // before the backup began, by the clients that are at it
+	eventually(t, "the clients are at work", func() bool { return told[0].Load() > 5 && told[1].Load() > 5 && told[2].Load() > 5 })
+	for c := range told {
+		for n := range told[c].Load() {
+			acknowledged = append(acknowledged, fmt.Sprintf("during-%d-%d", c, n))
+		}
+	}
+	for n := range before {
+		acknowledged = append(acknowledged, fmt.Sprintf("before-%d", n))
 	}
 	folder := filepath.Join(t.TempDir(), "deep", "monday")
 	var m backup.Manifest
@@ -101,8 +114,8 @@ func TestABackupUnderLoadOpensEveryTokenOnAnEmptyFolder(t *testing.T) {
 	}
 	copyFile(t, kekOf(o.server.Data), kekOf(data))
 	second := &office{t, keeptest.Start(t, keeptest.Options{Data: data})}
-	for n := range before {
-		answer := second.server.Call(t, http.MethodGet, fmt.Sprintf("/tokens/before-%d", n), key, "")
+	for _, id := range acknowledged {
+		answer := second.server.Call(t, http.MethodGet, "/tokens/"+id, key, "")
 		var card struct {
 			Data struct {
 				Number string `json:"number"`
@@ -111,7 +124,7 @@ func TestABackupUnderLoadOpensEveryTokenOnAnEmptyFolder(t *testing.T) {
 		}
 		answer.Into(t, http.StatusOK, &card)
 		if card.Data.Number != "4242424242424242" || card.Data.CVC != "" {
-			t.Fatalf("token %d of the restored store has the number %q and the cvc %q, want the number alone", n, card.Data.Number, card.Data.CVC)
+			t.Fatalf("token %s of the restored store has the number %q and the cvc %q, want the number alone", id, card.Data.Number, card.Data.CVC)
 		}
 	}
 	var list struct {
