@@ -31,13 +31,37 @@ everything can.`,
 			return err
 		},
 	}
+	add := &cobra.Command{
+		Use: "add FILE", Short: "Add a key-encryption key to a file, for several servers that rotate together",
+		Long: `Adds a new key to a file and makes it the one that wraps; the others stay and
+unwrap. It talks to no server. Put the file on every server, in place of the one
+that kek.file names: they read it by themselves. Then run 'tokenkeep key
+rotate-kek' on one of them, which takes the key that is there.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			keys, err := localkms.Open(args[0])
+			if err != nil {
+				return err
+			}
+			id, err := keys.Rotate()
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(c.OutOrStdout(), "Added key-encryption key %s. Put the file on every server, then run 'tokenkeep key rotate-kek' on one.\n", id)
+			return err
+		},
+	}
 	status := &cobra.Command{Use: "status", Short: "Tell which keys there are, how old, and what still needs old ones", Args: cobra.NoArgs}
 	rotateKEK := &cobra.Command{
 		Use: "rotate-kek", Short: "Make a new key-encryption key and wrap every tenant's keys with it",
-		Long: `Adds a new key to the file of the running server and wraps all keysets with it.
-Requests go on meanwhile. A run that was cut short is continued by running the
-command again. The old key stays in the file until 'tokenkeep key drop-kek':
-backups made before need it.`,
+		Long: `Adds a new key to the file of the running server and wraps all keysets with it;
+when the file has a key already that wraps less than everything, such as one of
+'tokenkeep key add', it takes that. Requests go on meanwhile. A run that was cut
+short is continued by running the command again. The old key stays in the file
+until 'tokenkeep key drop-kek': backups made before need it.
+
+Where several servers share a database, add the key with 'tokenkeep key add' and
+put the file on all of them first.`,
 		Args: cobra.NoArgs,
 	}
 	dropKEK := &cobra.Command{Use: "drop-kek ID", Short: "Remove a key-encryption key that wraps nothing any more", Args: cobra.ExactArgs(1)}
@@ -50,7 +74,7 @@ Fingerprints and search indexes do not change.`,
 		Args: cobra.ExactArgs(1),
 	}
 	return group("key", "Make, inspect and rotate keys",
-		create,
+		create, add,
 		operatorCommand(status, func(c *cobra.Command, call *admin.Client, _ []string) (any, error) {
 			var out admin.KeyStatus
 			return &out, call.Call(c.Context(), http.MethodGet, "/keys", nil, &out)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -373,5 +374,41 @@ func TestOperatorsMistakesAreToldInOneSentence(t *testing.T) {
 		if got := o.operate(args...); got.code != 9 || got.errOut != "tokenkeep: "+admin.ErrNoServer.Error()+"\n" {
 			t.Errorf("%v without a server = %d %q", args, got.code, got.errOut)
 		}
+	}
+}
+
+// TestAKeyThatWasAddedToTheTextIsTheOneToRotateTo has no file that the server
+// could change: the operator makes the key, and the server takes it.
+func TestAKeyThatWasAddedToTheTextIsTheOneToRotateTo(t *testing.T) {
+	path, data := keyFile(t), filepath.Join(t.TempDir(), "data")
+	serve := func() *process {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv("TOKENKEEP_KEK_VALUE", string(text))
+		return start(t, "serve", "--addr", "127.0.0.1:0", "--data", data, "--drain-delay", "0s")
+	}
+	p := serve()
+	if got := call(t, "tenant", "create", "acme", "--data", data); got.code != 0 {
+		t.Fatalf("tenant create = %+v", got)
+	}
+	p.end()
+	got := call(t, "key", "add", path)
+	added := regexp.MustCompile(`local-[0-9a-f]{8}`).FindString(got.out)
+	if got.code != 0 || added == "" {
+		t.Fatalf("key add = %+v", got)
+	}
+	if got := call(t, "key", "add", path+".none"); got.code == 0 || strings.Contains(got.err, path) {
+		t.Errorf("key add to no file = %+v", got)
+	}
+	serve()
+	if got := call(t, "key", "rotate-kek", "--data", data); got.code != 0 || !strings.Contains(got.err, "going on with key-encryption key "+added) {
+		t.Fatalf("rotate-kek = %+v, want it to take %s", got, added)
+	}
+	var status admin.KeyStatus
+	if got := call(t, "key", "status", "--json", "--data", data); json.Unmarshal([]byte(got.out), &status) != nil || status.Primary != added ||
+		len(status.Tenants) != 1 || !slices.Equal(status.Tenants[0].KEKs, []string{added}) {
+		t.Errorf("key status = %+v, want everything wrapped by %s", got, added)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 	"github.com/tokenkeep/tokenkeep/internal/idempotency"
+	"github.com/tokenkeep/tokenkeep/internal/keyring"
 	"github.com/tokenkeep/tokenkeep/internal/proxy"
 	"github.com/tokenkeep/tokenkeep/internal/reactor"
 	"github.com/tokenkeep/tokenkeep/internal/secret"
@@ -135,9 +136,10 @@ func (s Services) Authenticate(ctx context.Context, key secret.Text) (access.Cal
 	return c, orBusy(err)
 }
 
-// orBusy asks callers to come back when a later try may succeed.
+// orBusy asks callers to come back when a later try may succeed: the key that is
+// missing here comes with the operator, or the next try goes to another server.
 func orBusy(err error) error {
-	if errors.Is(err, store.ErrUnavailable) {
+	if errors.Is(err, store.ErrUnavailable) || errors.Is(err, keyring.ErrNoKEK) {
 		return fmt.Errorf("%w: %w", errBusy, err)
 	}
 	return err

@@ -32,8 +32,9 @@ type KMS interface {
 	Wrap(ctx context.Context, plaintext, associated []byte) (wrapped []byte, id string, err error)
 
 	// Unwrap returns what was wrapped with the key of that id and with the same
-	// associated data. It returns ErrUnwrap when it does not have the key or
-	// the key does not open the bytes, and other errors when it cannot tell.
+	// associated data. It returns ErrNoKEK when it does not have the key,
+	// ErrUnwrap when the key does not open the bytes, and other errors when it
+	// cannot tell.
 	Unwrap(ctx context.Context, id string, wrapped, associated []byte) ([]byte, error)
 }
 
@@ -42,6 +43,9 @@ var (
 	// ErrUnwrap says that a KMS does not have the key, or that the key does not
 	// open the bytes.
 	ErrUnwrap = errors.New("keyring: the key-encryption key does not open this")
+	// ErrNoKEK is an ErrUnwrap that says that a KMS does not have the key: another
+	// server may, whose key file has to come here.
+	ErrNoKEK = fmt.Errorf("%w: this server does not have the key-encryption key: put the key file of the server that does in the place of its own", ErrUnwrap)
 	// ErrWrongKEK says that this installation was made with another
 	// key-encryption key than the one that was configured.
 	ErrWrongKEK = errors.New("keyring: this is not the key-encryption key of this installation")

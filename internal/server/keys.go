@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
+	"github.com/tokenkeep/tokenkeep/internal/keyring/localkms"
 )
 
 // keyRoutes are the rows of the admin socket that look after keys.
@@ -23,7 +25,7 @@ func (s *Server) keyRoutes() []httpapi.Route {
 }
 
 func (s *Server) keyStatus(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
-	out := admin.KeyStatus{Primary: s.kms.Primary(), KEKs: s.kms.IDs(), Tenants: []admin.TenantKeys{}}
+	out := admin.KeyStatus{Tenants: []admin.TenantKeys{}}
 	err := s.ring.Status(r.Context(), func(t keyring.TenantStatus) error {
 		row := admin.TenantKeys{Tenant: t.Tenant, KEKs: t.KEKs, Rotation: string(t.Rotation.Phase)}
 		for _, k := range t.Data {
@@ -35,14 +37,19 @@ func (s *Server) keyStatus(w http.ResponseWriter, r *http.Request, _ access.Call
 	if err != nil {
 		return err
 	}
+	out.Primary, out.KEKs = s.kms.Primary(), s.kms.IDs() // as they are when all keysets were opened
 	return httpapi.WriteJSON(w, http.StatusOK, out)
 }
 
-// rotateKEK adds a key-encryption key, wraps everything with it, and leaves
-// the old one readable. When a run was cut short, the next one goes on with
-// the key that it had added.
+// rotateKEK wraps everything with the primary key-encryption key of the file,
+// and adds one first when everything is: the operator may have put a file with
+// a new one in its place, here and on every other server. The old one stays
+// readable. When a run was cut short, the next one goes on with the same key.
 func (s *Server) rotateKEK(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
 	return follow(w, func(say func(string)) (any, error) {
+		if err := s.kms.Reload(); err != nil && !errors.Is(err, localkms.ErrNoFile) {
+			return nil, err
+		}
 		old, err := s.oldKEKs(r)
 		if err != nil {
 			return nil, err

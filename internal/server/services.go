@@ -52,6 +52,9 @@ func (s *Server) connect(ctx context.Context) (err error) {
 	if s.ring, err = keyring.Open(ctx, s.kms, s.store, keyring.Options{Now: s.now, CacheFor: s.options.KeyCache, Requests: s.options.Requests}); err != nil {
 		return err
 	}
+	s.kms.Missing(func(id string) {
+		s.log.Error("a keyset in the store needs a key-encryption key that is not here: put the key file of a server that has it in the place of kek.file", "kek", id)
+	})
 	o := audit.Options{Now: s.now, Logger: s.log, Metrics: s.registry}
 	s.audit, s.sealer = audit.New(s.store, s.ring, o), audit.NewSealer(s.store, s.ring, o)
 	s.directory = directory.New(s.store, s.ring, s.now, s.config.Environment, func(ctx context.Context, tenant string) error {

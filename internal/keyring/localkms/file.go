@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/tink-crypto/tink-go/v2/insecurecleartextkeyset"
 	"github.com/tink-crypto/tink-go/v2/keyset"
@@ -31,14 +32,15 @@ func Generate(path string) (id string, err error) {
 
 // Open returns a KMS of the keys in a file.
 func Open(path string) (*KMS, error) {
-	k := &KMS{path: path}
+	k := &KMS{path: path, now: time.Now}
 	if err := k.Reload(); err != nil {
 		return nil, err
 	}
 	return k, nil
 }
 
-// Reload reads the file again: another process may have changed it.
+// Reload reads the file again: another process may have changed it. Keys that
+// are not in it any more still unwrap, until this process ends.
 func (k *KMS) Reload() error {
 	if k.path == "" {
 		return ErrNoFile
@@ -47,8 +49,11 @@ func (k *KMS) Reload() error {
 	if err != nil {
 		return err
 	}
-	k.use(keys)
-	return f.Close()
+	seen, err := f.Stat()
+	if err == nil {
+		k.use(keys, seen)
+	}
+	return errors.Join(err, f.Close())
 }
 
 // Rotate adds a new key to the file, makes it the primary and uses it from
@@ -63,13 +68,19 @@ func (k *KMS) Rotate() (id string, err error) {
 // Drop takes a key that is not the primary out of the file. What it wrapped
 // does not open any more: keyring.Ring.DropKEK makes sure that nothing is.
 func (k *KMS) Drop(id string) error {
-	return k.change(func(m *keyset.Manager) error {
+	err := k.change(func(m *keyset.Manager) error {
 		var number uint32
 		if _, err := fmt.Sscanf(id, "local-%08x", &number); err != nil || idOf(number) != id {
 			return errors.New("not the id of a key")
 		}
 		return m.Delete(number)
 	})
+	if err == nil {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		delete(k.gone, id)
+	}
+	return err
 }
 
 // change replaces the file by one with changed keys and uses those.
@@ -93,7 +104,7 @@ func (k *KMS) change(by func(*keyset.Manager) error) error {
 	if err := replace(path, keys); err != nil {
 		return fmt.Errorf("localkms: replace the key file: %w", err)
 	}
-	k.use(keys)
+	k.use(keys, nil)
 	return nil
 }
 

@@ -3,8 +3,9 @@
 //
 // It promises that a key file is used only when nobody but its owner can read
 // it, that a file is replaced as a whole or not at all, and that no two
-// processes change it at the same time. It never shows a key, and it never
-// destroys one that is the primary.
+// processes change it at the same time. It never shows a key, it never destroys
+// one that is the primary, and it never forgets one because the file was
+// replaced: a process may hold the last copy.
 //
 // The file is a Tink keyset in JSON, as Tink's own tools read it, of one or
 // more XAES-256-GCM keys: the primary wraps, all unwrap. The id of a key is
@@ -19,8 +20,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
+	"os"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/tink-crypto/tink-go/v2/aead"
 	"github.com/tink-crypto/tink-go/v2/insecurecleartextkeyset"
@@ -42,11 +47,23 @@ var (
 
 // KMS wraps with keys in memory. It is a keyring.KMS.
 type KMS struct {
-	path string // empty when the keys came from a text
+	path    string // empty when the keys came from a text
+	now     func() time.Time
+	missing func(id string)
 
-	mu   sync.RWMutex // guards keys
+	mu   sync.RWMutex // guards what follows
 	keys *keys
+	// gone has the keys that the file had once, by their ids. They unwrap.
+	gone map[string]*keys
+	seen os.FileInfo // of the file, when it was last read; nil when it was changed by us
+
+	reading sync.Mutex // guards missed, and lets one at a time look for a key in the file
+	missed  time.Time  // when a key was last looked for in vain
 }
+
+// lookAgain is how long nobody looks into the file after a key was not in it:
+// every request of every tenant may be asking for it.
+const lookAgain = time.Second
 
 var _ keyring.KMS = (*KMS)(nil)
 
@@ -64,8 +81,12 @@ func FromText(text secret.Text) (*KMS, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &KMS{keys: keys}, nil
+	return &KMS{keys: keys, now: time.Now}, nil
 }
+
+// Missing sets what is told, once a second at most, of a key that was looked
+// for and is not here. Call it before the KMS is used by several at once.
+func (k *KMS) Missing(tell func(id string)) { k.missing = tell }
 
 // Primary returns the id of the key that wraps.
 func (k *KMS) Primary() string { return k.current().primary }
@@ -73,10 +94,17 @@ func (k *KMS) Primary() string { return k.current().primary }
 // IDs returns the ids of all keys, oldest first.
 func (k *KMS) IDs() []string { return slices.Clone(k.current().ids) }
 
-// Wrap encrypts with the primary key.
+// Wrap encrypts with the primary key: that of the file as it is now, so that
+// nothing new is wrapped with a key that all other processes have left behind.
+// Without the file it goes on with the keys that it has.
 func (k *KMS) Wrap(ctx context.Context, plaintext, associated []byte) ([]byte, string, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, "", err
+	}
+	if k.changed() {
+		if err := k.Reload(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, "", err
+		}
 	}
 	keys := k.current()
 	wrapped, err := keys.aead.Encrypt(plaintext, associated)
@@ -84,19 +112,18 @@ func (k *KMS) Wrap(ctx context.Context, plaintext, associated []byte) ([]byte, s
 }
 
 // Unwrap decrypts with the key of that id. One that it does not know may have
-// been added to the file by another process, so it reads the file again.
+// been added to the file by another process, or by the operator, so it looks
+// there again, now and then.
 func (k *KMS) Unwrap(ctx context.Context, id string, wrapped, associated []byte) ([]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if !slices.Contains(k.current().ids, id) && k.path != "" {
-		if err := k.Reload(); err != nil {
+	keys := k.find(id)
+	if keys == nil {
+		var err error
+		if keys, err = k.lookFor(id); err != nil {
 			return nil, err
 		}
-	}
-	keys := k.current()
-	if !slices.Contains(keys.ids, id) {
-		return nil, fmt.Errorf("%w: there is no key %q", keyring.ErrUnwrap, id)
 	}
 	// Tink takes the key that the bytes name; it must be the one asked for.
 	if len(wrapped) < prefix || idOf(binary.BigEndian.Uint32(wrapped[1:])) != id {
@@ -122,10 +149,71 @@ func (k *KMS) current() *keys {
 	return k.keys
 }
 
-func (k *KMS) use(keys *keys) {
+// find returns the keys with that id among them, nil when there are none.
+func (k *KMS) find(id string) *keys {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	if slices.Contains(k.keys.ids, id) {
+		return k.keys
+	}
+	return k.gone[id]
+}
+
+// lookFor reads the file again for a key that is not known, unless one was not
+// in it a moment ago.
+func (k *KMS) lookFor(id string) (*keys, error) {
+	k.reading.Lock()
+	defer k.reading.Unlock()
+	if keys := k.find(id); keys != nil {
+		return keys, nil // another was faster
+	}
+	missing := fmt.Errorf("%w: there is no key %q", keyring.ErrNoKEK, id)
+	if since := k.now().Sub(k.missed); since >= 0 && since < lookAgain {
+		return nil, missing
+	}
+	if k.path != "" {
+		if err := k.Reload(); err != nil {
+			return nil, err
+		}
+	}
+	if keys := k.find(id); keys != nil {
+		return keys, nil
+	}
+	if k.missed = k.now(); k.missing != nil {
+		k.missing(id)
+	}
+	return nil, missing
+}
+
+// use replaces the keys. Those that are not among the new ones still unwrap.
+func (k *KMS) use(next *keys, seen os.FileInfo) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.keys = keys
+	gone := map[string]*keys{}
+	maps.Copy(gone, k.gone)
+	if k.keys != nil {
+		for _, id := range k.keys.ids {
+			gone[id] = k.keys
+		}
+	}
+	for _, id := range next.ids {
+		delete(gone, id)
+	}
+	k.keys, k.gone, k.seen = next, gone, seen
+}
+
+// changed reports whether the file is another one than was read last.
+func (k *KMS) changed() bool {
+	if k.path == "" {
+		return false
+	}
+	info, err := os.Stat(k.path)
+	if err != nil {
+		return false
+	}
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	return k.seen == nil || !os.SameFile(info, k.seen) || !info.ModTime().Equal(k.seen.ModTime()) || info.Size() != k.seen.Size()
 }
 
 // parse reads a key file and clears its text.

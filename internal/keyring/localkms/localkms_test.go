@@ -5,10 +5,12 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/tink-crypto/tink-go/v2/aead"
 	"github.com/tink-crypto/tink-go/v2/insecurecleartextkeyset"
@@ -411,5 +413,83 @@ func TestAFileThatOthersMayUseIsNotChanged(t *testing.T) {
 	}
 	if err := kms.Reload(); err == nil {
 		t.Error("Reload read a file that others may read")
+	}
+}
+
+func TestAKeyThatIsMissingIsLookedForNowAndThen(t *testing.T) {
+	path, kms := generate(t)
+	now := time.Unix(1_000_000, 0)
+	kms.SetClock(func() time.Time { return now })
+	other, err := localkms.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	aside := path + ".aside"
+	if err := os.Rename(path, aside); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(aside)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, text, 0o600); err != nil { // as it was, for the one who lacks the key
+		t.Fatal(err)
+	}
+	there, err := localkms.Open(aside)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := there.Rotate(); err != nil {
+		t.Fatal(err)
+	}
+	wrapped, id, err := there.Wrap(t.Context(), []byte("key"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	missing := func(when string) {
+		t.Helper()
+		_, err := kms.Unwrap(t.Context(), id, wrapped, nil)
+		if !errors.Is(err, keyring.ErrNoKEK) || !errors.Is(err, keyring.ErrUnwrap) || !strings.Contains(err.Error(), id) {
+			t.Errorf("%s: Unwrap = %v, want ErrNoKEK with the id", when, err)
+		}
+	}
+	missing("without the key in the file")
+	if err := os.Rename(aside, path); err != nil {
+		t.Fatal(err)
+	}
+	missing("a moment later, with the key in the file")
+	if old, id, err := other.Wrap(t.Context(), []byte("old"), nil); err != nil || id != there.Primary() {
+		t.Errorf("Wrap = %d bytes with %s, %v; want the primary key of the file as it is, %s", len(old), id, err, there.Primary())
+	}
+	now = now.Add(time.Second)
+	if got, err := kms.Unwrap(t.Context(), id, wrapped, nil); err != nil || string(got) != "key" {
+		t.Errorf("a second later: Unwrap = %q, %v", got, err)
+	}
+}
+
+func TestAFileThatWasReplacedTakesNoKeyAway(t *testing.T) {
+	path, kms := generate(t)
+	wrapped, id, err := kms.Wrap(t.Context(), []byte("key"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stranger, _ := generate(t)
+	if err := os.Rename(stranger, path); err != nil {
+		t.Fatal(err)
+	}
+	if err := kms.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	if slices.Contains(kms.IDs(), id) {
+		t.Fatal("the file still has the key")
+	}
+	if got, err := kms.Unwrap(t.Context(), id, wrapped, nil); err != nil || string(got) != "key" {
+		t.Errorf("Unwrap with the key in memory alone = %q, %v", got, err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := kms.Wrap(t.Context(), []byte("key"), nil); err != nil {
+		t.Errorf("Wrap without the file = %v", err)
 	}
 }
