@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,6 +28,7 @@ type caller struct {
 	prefix      string
 	key         func() string // nil without a key
 	http        http.Client
+	roots       *x509.CertPool // nil for those of the machine
 	retries     int
 	maxResponse int64
 	sleep       func(context.Context, time.Duration) error
@@ -57,6 +59,7 @@ type request struct {
 	query url.Values
 	in    any // nil for no body
 	idem  string
+	trace string // how the server names the call in its log; "" leaves that to the server
 }
 
 // CallOption changes one call.
@@ -156,20 +159,15 @@ func (c *caller) try(ctx context.Context, r request, address string, body []byte
 	if r.idem != "" {
 		req.Header.Set(api.Header(c.prefix, api.IdempotencyKey), r.idem)
 	}
-	resp, err := c.http.Do(req)
-	if err != nil {
-		return c.broken(ctx, r, err)
+	if r.trace != "" {
+		req.Header.Set(api.Header(c.prefix, api.TraceID), r.trace)
 	}
-	defer func() { _ = resp.Body.Close() }()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, c.maxResponse+1))
+	resp, text, err := c.send(r.row, req)
 	if err != nil {
-		return c.broken(ctx, r, err)
-	}
-	if int64(len(text)) > c.maxResponse {
-		return fmt.Errorf("client: %s: the answer is larger than this client takes", r)
+		return err
 	}
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return c.refused(r, resp, text)
+		return c.refused(r.row, resp, text)
 	}
 	if out == nil {
 		return nil
@@ -182,9 +180,26 @@ func (c *caller) try(ctx context.Context, r request, address string, body []byte
 	return nil
 }
 
+// send sends a request and reads the whole answer.
+func (c *caller) send(r row, req *http.Request) (*http.Response, []byte, error) {
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, nil, c.broken(req.Context(), r, err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, c.maxResponse+1))
+	if err != nil {
+		return nil, nil, c.broken(req.Context(), r, err)
+	}
+	if int64(len(text)) > c.maxResponse {
+		return nil, nil, fmt.Errorf("client: %s: the answer is larger than this client takes", r)
+	}
+	return resp, text, nil
+}
+
 // broken says that there was no whole answer. What net/http wraps around the
 // cause is dropped, because it repeats the address with its ids and filters.
-func (c *caller) broken(ctx context.Context, r request, err error) error {
+func (c *caller) broken(ctx context.Context, r row, err error) error {
 	var outer *url.Error
 	if errors.As(err, &outer) {
 		err = outer.Err
@@ -195,7 +210,7 @@ func (c *caller) broken(ctx context.Context, r request, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("client: %s: %w", r, ctx.Err())
 	}
-	return &brokenError{row: r.row, cause: err}
+	return &brokenError{row: r, cause: err}
 }
 
 var errWithheld = errors.New("the connection broke, or the answer is not HTTP")

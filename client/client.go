@@ -14,6 +14,8 @@
 package client
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"net"
 	"net/http"
@@ -78,6 +80,19 @@ func WithHTTPClient(h *http.Client) Option {
 	}
 }
 
+// WithRootCAs sets whose certificates the server may have. Default: those that
+// the machine trusts. It is not for use with WithHTTPClient, which brings a
+// transport of its own.
+func WithRootCAs(pool *x509.CertPool) Option {
+	return func(c *caller) error {
+		if pool == nil {
+			return errors.New("client: there are no certificates of authorities")
+		}
+		c.roots = pool
+		return nil
+	}
+}
+
 // WithRetries sets how often a call that failed is tried again. Default 3;
 // 0 turns retries off.
 func WithRetries(n int) Option {
@@ -109,10 +124,11 @@ func New(baseURL string, options ...Option) (*Client, error) {
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return nil, errors.New("client: the base URL must be http or https, with a host, and without a user, query or fragment")
 	}
+	transport := newTransport()
 	c := &caller{
 		base:        u.Scheme + "://" + u.Host + strings.TrimRight(u.EscapedPath(), "/"),
 		prefix:      api.DefaultPrefix,
-		http:        http.Client{Transport: newTransport(), Timeout: 2 * time.Minute},
+		http:        http.Client{Transport: transport, Timeout: 2 * time.Minute},
 		retries:     3,
 		maxResponse: 32 << 20,
 		sleep:       sleep,
@@ -122,6 +138,12 @@ func New(baseURL string, options ...Option) (*Client, error) {
 		if err := o(c); err != nil {
 			return nil, err
 		}
+	}
+	if c.roots != nil {
+		if c.http.Transport != transport {
+			return nil, errors.New("client: certificates of authorities and an HTTP client do not go together")
+		}
+		transport.TLSClientConfig = &tls.Config{RootCAs: c.roots, MinVersion: tls.VersionTLS12}
 	}
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &Client{

@@ -3,9 +3,12 @@ package client_test
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -300,5 +303,39 @@ func TestAContextThatEndsEndsTheCall(t *testing.T) {
 	_, err = c.Applications.Get(ctx, "id-canary")
 	if !errors.Is(err, context.Canceled) || errors.Is(err, client.ErrUnavailable) || strings.Contains(err.Error(), "canary") {
 		t.Errorf("error %v, want one that is context.Canceled alone and repeats no id", err)
+	}
+}
+
+func TestTheAuthoritiesOfAServerMayBeGiven(t *testing.T) {
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"status":"ok"}`)
+	}))
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	defer s.Close()
+	pool := x509.NewCertPool()
+	pool.AddCert(s.Certificate())
+	c, err := client.New(s.URL, client.WithRootCAs(pool))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Health(t.Context()); err != nil {
+		t.Errorf("with its authority: %v", err)
+	}
+	if c, err = client.New(s.URL); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Health(t.Context()); !errors.Is(err, client.ErrUnavailable) {
+		t.Errorf("without it: %v", err)
+	}
+	for name, options := range map[string][]client.Option{
+		"none":                   {client.WithRootCAs(nil)},
+		"before an HTTP client":  {client.WithRootCAs(pool), client.WithHTTPClient(http.DefaultClient)},
+		"behind an HTTP client":  {client.WithHTTPClient(http.DefaultClient), client.WithRootCAs(pool)},
+		"beside an HTTP client ": {client.WithHTTPClient(&http.Client{}), client.WithRootCAs(pool)},
+	} {
+		if _, err := client.New(s.URL, options...); err == nil {
+			t.Errorf("%s: taken", name)
+		}
 	}
 }

@@ -93,7 +93,7 @@ func printable(s string) string {
 
 // refused makes the error for an answer that is no success. An answer that
 // repeats the key is none of our server's, and is not shown.
-func (c *caller) refused(r request, resp *http.Response, text []byte) error {
+func (c *caller) refused(r row, resp *http.Response, text []byte) error {
 	e := &Error{Operation: r.String(), Status: resp.StatusCode, RetryAfter: c.retryAfter(resp.Header)}
 	if id := resp.Header.Get(api.Header(c.prefix, api.TraceID)); len(id) <= 128 && !c.holdsKey(id) {
 		e.TraceID = id

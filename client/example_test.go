@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log"
+	"net/http"
+	"net/http/httptest"
 
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/client"
@@ -314,8 +317,6 @@ func ExampleAccess_Who() {
 	// application private reveal
 }
 
-// A call that was cut off is made again under its key, even after a restart,
-// and takes effect once.
 func ExampleReactors_Create() {
 	ctx := context.Background()
 	url, key := vault()
@@ -344,6 +345,8 @@ func ExampleReactors_Create() {
 	// map[REGION:eu] <nil>
 }
 
+// A call that was cut off is made again under its key, even after a restart,
+// and takes effect once.
 func ExampleIdempotencyKey() {
 	ctx := context.Background()
 	url, key := checkout()
@@ -362,4 +365,66 @@ func ExampleIdempotencyKey() {
 	fmt.Println(ids[0] == ids[1])
 	// Output:
 	// true
+}
+
+// Entries come as they are made, for as long as the context lasts. Whoever
+// starts again gives the time of the last entry as From.
+func ExampleLogs_Follow() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	url, key := vault()
+	c, err := client.New(url, client.WithKey(key))
+	if err != nil {
+		log.Fatal(err)
+	}
+	a, err := c.Applications.Create(ctx, api.CreateApplication{Name: "Till", Type: "public", Permissions: []string{"token:create"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for e, err := range c.Logs.Follow(ctx, client.LogFilter{EntityID: a.ID}, client.Following{Past: 1}) {
+		if err != nil {
+			log.Fatal(err) // a server that is away for a while is none
+		}
+		fmt.Println(e.Message)
+		stop()
+	}
+	// Output:
+	// Application created
+}
+
+// A destination gets the number; neither this program nor its logs ever do.
+func ExampleProxies_Invoke() {
+	ctx := context.Background()
+	psp := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(w, r.Body)
+	}))
+	defer psp.Close()
+	url, key := vault()
+	manager, err := client.New(url, client.WithKey(key))
+	if err != nil {
+		log.Fatal(err)
+	}
+	proxy, err := manager.Proxies.Create(ctx, api.WriteProxy{Name: "payments", DestinationURL: psp.URL})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	url, key = checkout()
+	c, err := client.New(url, client.WithKey(key))
+	if err != nil {
+		log.Fatal(err)
+	}
+	card, err := c.Tokens.Create(ctx, api.CreateToken{Type: "card_number", Data: "4242424242424242"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	answer, err := c.Proxies.Invoke(ctx, proxy.Key, client.ProxyCall{
+		Path: "/charges", Body: []byte(`{"amount":100,"number":"{{ ` + card.ID + ` }}"}`),
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(answer.DestinationStatus, string(answer.Body))
+	// Output:
+	// 200 {"amount":100,"number":"4242424242424242"}
 }

@@ -65,7 +65,11 @@ func (l Logs) List(ctx context.Context, f LogFilter) iter.Seq2[api.LogEntry, err
 
 // Page returns one page of them, from 1. A size of 0 is the server's default.
 func (l Logs) Page(ctx context.Context, f LogFilter, number, size int) (api.List[api.LogEntry], error) {
-	return get[api.List[api.LogEntry]](ctx, l.caller, request{row: listLogs, query: withPage(f.query(), number, size)})
+	return l.page(ctx, f, number, size, "")
+}
+
+func (l Logs) page(ctx context.Context, f LogFilter, number, size int, trace string) (api.List[api.LogEntry], error) {
+	return get[api.List[api.LogEntry]](ctx, l.caller, request{row: listLogs, query: withPage(f.query(), number, size), trace: trace})
 }
 
 // EntityTypes returns what entries may be about. It takes log:read.

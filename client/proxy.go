@@ -15,12 +15,11 @@ var (
 	replaceProxy   = row{method: "PUT", path: "/proxies/{id}", keyed: true}
 	patchProxy     = row{method: "PATCH", path: "/proxies/{id}", media: api.MediaMergePatch, keyed: true}
 	deleteProxy    = row{method: "DELETE", path: "/proxies/{id}"}
-	previewProxy   = row{method: "POST", path: "/proxies/{id}/preview"}
+	previewProxy   = row{method: "POST", path: "/proxies/{id}/preview", reads: true}
 	rotateProxyKey = row{method: "POST", path: "/proxies/{id}/rotate-key", keyed: true}
 )
 
-// Proxies are the destinations of a tenant. Calls through one are made with any
-// HTTP client: to /proxy and below, with the proxy's key in a header.
+// Proxies are the destinations of a tenant.
 type Proxies struct{ caller *caller }
 
 // ProxyFilter chooses proxies. The zero value takes all.
@@ -72,7 +71,7 @@ func (p Proxies) Replace(ctx context.Context, id string, in api.WriteProxy, opti
 // Patch changes a proxy by a merge patch: what is absent stays, what is null is
 // removed. It takes proxy:update.
 func (p Proxies) Patch(ctx context.Context, id string, patch any, options ...CallOption) error {
-	return p.caller.call(ctx, request{row: patchProxy, ids: []string{id}, in: patch}, nil, options)
+	return p.caller.call(ctx, request{row: patchProxy, ids: []string{id}, in: document{patch}}, nil, options)
 }
 
 // Delete removes a proxy. It takes proxy:delete.

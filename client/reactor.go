@@ -107,8 +107,15 @@ func (r Reactors) Result(ctx context.Context, id, requestID string) (api.Reactor
 	return get[api.ReactorResponse](ctx, r.caller, request{row: getReactorResult, ids: []string{id, requestID}})
 }
 
-// Runs returns one page of what is remembered of a reactor's last runs, with
-// what they printed. It takes reactor:read.
-func (r Reactors) Runs(ctx context.Context, id string, number, size int) (api.List[api.Run], error) {
+// Runs goes through what is remembered of a reactor's last runs, newest first,
+// with what they printed. An error comes last. It takes reactor:read.
+func (r Reactors) Runs(ctx context.Context, id string) iter.Seq2[api.Run, error] {
+	return each(func(number int) (api.List[api.Run], error) {
+		return r.RunsPage(ctx, id, number, pageSize)
+	}, func(x api.Run) string { return x.ID })
+}
+
+// RunsPage returns one page of them, from 1. A size of 0 is the server's default.
+func (r Reactors) RunsPage(ctx context.Context, id string, number, size int) (api.List[api.Run], error) {
 	return get[api.List[api.Run]](ctx, r.caller, request{row: listReactorRuns, ids: []string{id}, query: withPage(url.Values{}, number, size)})
 }

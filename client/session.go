@@ -67,10 +67,15 @@ func (a Access) Explain(ctx context.Context, in api.ExplainAccess) (api.Explanat
 // that are not on tokens. It takes application:read.
 func (a Access) Who(ctx context.Context, permission, container string) iter.Seq2[api.AccessHolder, error] {
 	return each(func(number int) (api.List[api.AccessHolder], error) {
-		q := url.Values{"permission": {permission}}
-		if container != "" {
-			q.Set("container", container)
-		}
-		return get[api.List[api.AccessHolder]](ctx, a.caller, request{row: whoHasAccess, query: withPage(q, number, pageSize)})
+		return a.WhoPage(ctx, permission, container, number, pageSize)
 	}, func(h api.AccessHolder) string { return h.Kind + "/" + h.ID })
+}
+
+// WhoPage returns one page of them, from 1. A size of 0 is the server's default.
+func (a Access) WhoPage(ctx context.Context, permission, container string, number, size int) (api.List[api.AccessHolder], error) {
+	q := url.Values{"permission": {permission}}
+	if container != "" {
+		q.Set("container", container)
+	}
+	return get[api.List[api.AccessHolder]](ctx, a.caller, request{row: whoHasAccess, query: withPage(q, number, size)})
 }

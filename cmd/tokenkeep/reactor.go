@@ -231,7 +231,7 @@ is interrupted. It takes reactor:read, and every look is in the tenant's log.`,
 		}
 		seen := make(map[string]bool)
 		for first := true; ; first = false {
-			page, err := call.Reactors.Runs(c.Context(), args[0], 1, mostRuns)
+			page, err := call.Reactors.RunsPage(c.Context(), args[0], 1, mostRuns)
 			if c.Context().Err() != nil {
 				return nil // interrupted
 			}

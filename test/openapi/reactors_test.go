@@ -111,9 +111,9 @@ func walkRuns(ctx context.Context, t *testing.T, manager, private *client.Client
 	case <-time.After(20 * time.Second):
 		t.Error("nothing was delivered to the callback")
 	}
-	list, err := manager.Reactors.Runs(ctx, id, 1, 100)
+	list, err := manager.Reactors.RunsPage(ctx, id, 1, 100)
 	if err != nil || (list.Pagination.TotalItems > 0) != runs || runs && len(list.Data[len(list.Data)-1].Console) != 1 {
-		t.Errorf("Reactors.Runs = %+v, %v", list.Pagination, err)
+		t.Errorf("Reactors.RunsPage = %+v, %v", list.Pagination, err)
 	}
 }
 
