@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"net/http"
-	"net/url"
 	"os"
 	"strconv"
 
@@ -14,54 +12,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/client"
 	"github.com/tokenkeep/tokenkeep/internal/access"
-	"github.com/tokenkeep/tokenkeep/internal/admin"
 )
-
-func sessionCommand() *cobra.Command {
-	path := func(tenant string, rest ...string) string {
-		return tenantPath(tenant, append([]string{"sessions"}, rest...)...)
-	}
-	list := &cobra.Command{Use: "list", Short: "List a tenant's live sessions, newest first", Args: cobra.NoArgs}
-	listTenant := tenantFlag(list)
-	revoke := &cobra.Command{
-		Use: "revoke SESSION", Short: "End a session at once",
-		Long: "Ends a session: its key opens nothing from the next request on, on every node.",
-		Args: cobra.ExactArgs(1),
-	}
-	revokeTenant := tenantFlag(revoke)
-	return group("session", "List and end the short-lived keys of a tenant's browsers",
-		operatorCommand(list, func(c *cobra.Command, call *admin.Client, _ []string) (any, error) {
-			return allPages[api.Session](c, call, path(*listTenant))
-		}, func(w io.Writer, v any) {
-			printf(w, "SESSION\tBEGINS WITH\tAUTHORIZED BY\tPERMISSIONS\tRULES\tEXPIRES\n")
-			for _, s := range v.([]api.Session) {
-				by := s.AuthorizedBy
-				if by == "" {
-					by = "nobody yet"
-				}
-				printf(w, "%s\t%s…\t%s\t%d\t%d\t%s\n", s.ID, s.Prefix, by, len(s.Permissions), len(s.Rules), s.ExpiresAt.Format("2006-01-02 15:04:05"))
-			}
-		}),
-		operatorCommand(revoke, func(c *cobra.Command, call *admin.Client, args []string) (any, error) {
-			return &api.Health{Status: "revoked"}, call.Call(c.Context(), http.MethodDelete, path(*revokeTenant, args[0]), nil, nil)
-		}, func(w io.Writer, _ any) { printf(w, "The session is ended.\n") }),
-	)
-}
-
-func tenantFlag(c *cobra.Command) *string {
-	t := c.Flags().String("tenant", "", "the tenant's id")
-	_ = c.MarkFlagRequired("tenant")
-	return t
-}
-
-// tenantPath is a path of the admin socket below a tenant.
-func tenantPath(tenant string, rest ...string) string {
-	p := "/tenants/" + url.PathEscape(tenant)
-	for _, r := range rest {
-		p += "/" + url.PathEscape(r)
-	}
-	return p
-}
 
 func accessCommand() *cobra.Command {
 	return group("access", "Tell who may do what to which tokens, and why, over the API", explainCommand(), whoCommand())
@@ -70,12 +21,17 @@ func accessCommand() *cobra.Command {
 // permissionFlag names what is asked about.
 func permissionFlag(c *cobra.Command) *string {
 	p := c.Flags().String("permission", access.TokenRead.String(), "the permission in question")
+	completePermissions(c)
+	return p
+}
+
+// completePermissions lets shells complete the names of permissions.
+func completePermissions(c *cobra.Command) {
 	var names []string
 	for _, p := range access.Permissions() {
 		names = append(names, p.String())
 	}
 	_ = c.RegisterFlagCompletionFunc("permission", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
-	return p
 }
 
 var errGrantFile = &usageError{errors.New("the file given with --proposed cannot be read, or is not a JSON object with type, permissions and rules")}
@@ -150,15 +106,9 @@ The key needs application:read.`,
 	}
 	container := c.Flags().String("container", "", "container, such as /pci/; left out for permissions that are not on tokens")
 	permission := permissionFlag(c)
+	limit := limitFlag(c)
 	return apiCommand(c, func(c *cobra.Command, call *client.Client, _ []string) (any, error) {
-		list := []api.AccessHolder{}
-		for h, err := range call.Access.Who(c.Context(), *permission, *container) {
-			if err != nil {
-				return nil, err
-			}
-			list = append(list, h)
-		}
-		return list, nil
+		return upTo(c, *limit, call.Access.Who(c.Context(), *permission, *container))
 	}, func(w io.Writer, v any) {
 		printf(w, "KIND\tID\tNAME\tTYPE\tSHOWS\tWHERE\n")
 		for _, h := range v.([]api.AccessHolder) {

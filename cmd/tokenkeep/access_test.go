@@ -65,7 +65,7 @@ func TestSessionsFromTheCommandLine(t *testing.T) {
 	if got := given(t, "", append([]string{"session", "revoke", list[1].ID}, operator...)...); got.code == 0 || got.err != "tokenkeep: no such session\n" {
 		t.Errorf("session revoke of one that is gone = %+v", got)
 	}
-	for _, args := range [][]string{{"session", "list", "--data", x.data}, {"session", "revoke", "--tenant", x.keys.TenantID, "--data", x.data}} {
+	for _, args := range [][]string{{"session", "list", "--tenant", "", "--data", x.data}, {"session", "revoke", "--tenant", x.keys.TenantID, "--data", x.data}} {
 		if got := given(t, "", args...); got.code != 2 {
 			t.Errorf("tokenkeep %s = %+v, want a usage error", strings.Join(args, " "), got)
 		}

@@ -27,12 +27,13 @@ func auditCommand() *cobra.Command {
 first entry that was removed, changed or inserted. With a checkpoint it also
 finds that the end was cut off since. Nothing is proven about the unsealed
 tail, whose length it tells.`,
-		Args: cobra.ExactArgs(1),
+		Example: "  tokenkeep audit verify TENANT --checkpoint checkpoint.json",
+		Args:    cobra.ExactArgs(1),
 	}
 	checkpointFile := verify.Flags().String("checkpoint", "", "file with a checkpoint that was kept elsewhere")
 	checkpoint := &cobra.Command{
 		Use: "checkpoint TENANT", Short: "Seal what waits and print the signed head of a tenant's log",
-		Long:    "Prints the signed head in JSON. Keep it away from the server: 'audit verify --checkpoint' later finds what was cut off.",
+		Long:    "Prints the signed head in JSON. Keep it away from the server: 'audit verify\n--checkpoint' later finds what was cut off.",
 		Example: "  tokenkeep audit checkpoint TENANT > checkpoint.json",
 		Args:    cobra.ExactArgs(1),
 	}
@@ -49,7 +50,8 @@ tail, whose length it tells.`,
 		Use: "export TENANT", Short: "Write a tenant's entries with their proofs, one JSON value a line",
 		Long: `Writes the sealed entries of a time with what proves each of them, so that an
 auditor can verify them without the server: see docs/audit.md.`,
-		Args: cobra.ExactArgs(1),
+		Example: "  tokenkeep audit export TENANT --from 2030-01-01T00:00:00Z > export.jsonl",
+		Args:    cobra.ExactArgs(1),
 	}
 	exportData := dataFlag(export)
 	from := export.Flags().String("from", "", "first instant, RFC 3339 (default: the beginning)")
@@ -74,13 +76,16 @@ auditor can verify them without the server: see docs/audit.md.`,
 	}
 	check := &cobra.Command{
 		Use: "check-export FILE", Short: "Verify an export without the server",
-		Args: cobra.ExactArgs(1),
+		Example: "  tokenkeep audit check-export export.jsonl --public-key tenant.pem",
+		Args:    cobra.ExactArgs(1),
 	}
+	asJSON := jsonFlag(check)
 	keyFile := check.Flags().String("public-key", "", "file with the tenant's public key in PEM, kept elsewhere")
-	check.RunE = func(c *cobra.Command, args []string) error { return checkExport(c, args[0], *keyFile) }
+	check.RunE = func(c *cobra.Command, args []string) error { return checkExport(c, args[0], *keyFile, *asJSON) }
 	retain := &cobra.Command{
 		Use: "retain TENANT", Short: "Drop entries older than a time, whole batches at once, and keep their roots",
-		Args: cobra.ExactArgs(1),
+		Example: "  tokenkeep audit retain TENANT --keep 8760h",
+		Args:    cobra.ExactArgs(1),
 	}
 	keep := retain.Flags().String("keep", "", "how long entries are kept, such as 8760h")
 	_ = retain.MarkFlagRequired("keep")
@@ -164,7 +169,7 @@ func describe(f audit.Finding) string {
 }
 
 // checkExport verifies a file that 'audit export' wrote; no server takes part.
-func checkExport(c *cobra.Command, file, keyFile string) error {
+func checkExport(c *cobra.Command, file, keyFile string, asJSON bool) error {
 	f, err := os.Open(file)
 	if err != nil {
 		return &usageError{errors.New("the export cannot be read")}
@@ -180,10 +185,15 @@ func checkExport(c *cobra.Command, file, keyFile string) error {
 	if err != nil {
 		return err
 	}
-	if !v.Clean() {
-		printf(c.OutOrStdout(), "%s\n", describe(*v.Finding))
+	err = show(c, asJSON, v, func(w io.Writer, _ any) {
+		if v.Clean() {
+			printf(w, "%d entries in %d batches verify.\n", v.Entries, v.Batches)
+		} else {
+			printf(w, "%s\n", describe(*v.Finding))
+		}
+	})
+	if err == nil && !v.Clean() {
 		return errLogChanged
 	}
-	_, err = fmt.Fprintf(c.OutOrStdout(), "%d entries in %d batches verify.\n", v.Entries, v.Batches)
 	return err
 }

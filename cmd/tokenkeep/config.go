@@ -1,8 +1,8 @@
 package main
 
 import (
-	"fmt"
-	"text/tabwriter"
+	"cmp"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -18,9 +18,12 @@ func configCheckCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check",
 		Short: "Say whether a server would start with this configuration",
-		Long:  "Reads the configuration as serve does, refuses what serve would refuse, and prints every setting with where its value came from.",
-		Args:  cobra.NoArgs,
+		Long: `Reads the configuration as serve does, refuses what serve would refuse, and prints
+every setting with where its value came from.`,
+		Example: "  tokenkeep config check --config tokenkeep.yaml",
+		Args:    cobra.NoArgs,
 	}
+	asJSON := jsonFlag(c)
 	load := settingFlags(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		conf, err := load()
@@ -30,40 +33,57 @@ func configCheckCommand() *cobra.Command {
 		if err := server.Check(conf); err != nil {
 			return err
 		}
-		w := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
+		type setting struct {
+			Name   string `json:"name"`
+			Value  string `json:"value"`
+			Source string `json:"source"`
+		}
+		var all []setting
 		for _, s := range config.Settings() {
-			_, _ = fmt.Fprintf(w, "%s\t%s\t(%s)\n", s.Name, s.Value(conf), conf.Source(s.Name))
+			all = append(all, setting{s.Name, s.Value(conf), conf.Source(s.Name)})
 		}
-		if err := w.Flush(); err != nil {
-			return err
-		}
-		_, err = fmt.Fprintln(c.OutOrStdout(), "The configuration is good.")
-		return err
+		return show(c, *asJSON, all, func(w io.Writer, _ any) {
+			for _, s := range all {
+				printf(w, "%s\t%s\t(%s)\n", s.Name, s.Value, s.Source)
+			}
+			printf(w, "The configuration is good.\n")
+		})
 	}
 	return c
 }
 
 func configSettingsCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "settings",
-		Short: "List every setting with its variable, flag and default",
-		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			for _, s := range config.Settings() {
-				flag := "--" + s.Flag()
-				if s.Secret {
-					flag = "no flag: environment alone"
-				}
-				if _, err := fmt.Fprintf(c.OutOrStdout(), "%s (%s, %s)\n    %s\n", s.Name, s.Env(), flag, s.Doc); err != nil {
-					return err
-				}
+	c := &cobra.Command{
+		Use:     "settings",
+		Short:   "List every setting with its variable, flag and default",
+		Example: "  tokenkeep config settings",
+		Args:    cobra.NoArgs,
+	}
+	asJSON := jsonFlag(c)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		type setting struct {
+			Name     string `json:"name"`
+			Variable string `json:"variable"`
+			Flag     string `json:"flag,omitempty"` // secrets have none
+			Meaning  string `json:"meaning"`
+			Default  string `json:"default,omitempty"`
+		}
+		var all []setting
+		for _, s := range config.Settings() {
+			flag := "--" + s.Flag()
+			if s.Secret {
+				flag = ""
+			}
+			all = append(all, setting{s.Name, s.Env(), flag, s.Doc, s.Default})
+		}
+		return show(c, *asJSON, all, func(w io.Writer, _ any) {
+			for _, s := range all {
+				printf(w, "%s (%s, %s)\n    %s\n", s.Name, s.Variable, cmp.Or(s.Flag, "no flag: environment alone"), s.Meaning)
 				if s.Default != "" {
-					if _, err := fmt.Fprintf(c.OutOrStdout(), "    Default: %s\n", s.Default); err != nil {
-						return err
-					}
+					printf(w, "    Default: %s\n", s.Default)
 				}
 			}
-			return nil
-		},
+		})
 	}
+	return c
 }

@@ -22,7 +22,8 @@ func devCommand() *cobra.Command {
 loopback, keeps everything under one folder, makes its own key, a tenant and
 three applications, and prints what to paste next. The second start finds what
 the first one left. Not for real data: the key lies beside what it protects.`,
-		Args: cobra.NoArgs,
+		Example: "  tokenkeep dev --data data",
+		Args:    cobra.NoArgs,
 	}
 	addr := c.Flags().String("addr", "127.0.0.1:8420", "address to listen on; port 0 takes a free one")
 	data := c.Flags().String("data", "data", "folder for everything that the server keeps")

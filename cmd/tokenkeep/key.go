@@ -21,15 +21,18 @@ func keyCommand() *cobra.Command {
 away from the machine and away from its backups: without it nothing that the
 server keeps can ever be opened again, and with it and a copy of the data
 everything can.`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			id, err := localkms.Generate(args[0])
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "Made key-encryption key %s. Set kek.file to this file.\n", id)
+		Example: "  tokenkeep key create /etc/tokenkeep/kek",
+		Args:    cobra.ExactArgs(1),
+	}
+	asJSON := jsonFlag(create)
+	create.RunE = func(c *cobra.Command, args []string) error {
+		id, err := localkms.Generate(args[0])
+		if err != nil {
 			return err
-		},
+		}
+		return show(c, *asJSON, map[string]string{"id": id}, func(w io.Writer, _ any) {
+			printf(w, "Made key-encryption key %s. Set kek.file to this file.\n", id)
+		})
 	}
 	add := &cobra.Command{
 		Use: "add FILE", Short: "Add a key-encryption key to a file, for several servers that rotate together",
@@ -37,21 +40,25 @@ everything can.`,
 unwrap. It talks to no server. Put the file on every server, in place of the one
 that kek.file names: they read it by themselves. Then run 'tokenkeep key
 rotate-kek' on one of them, which takes the key that is there.`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			keys, err := localkms.Open(args[0])
-			if err != nil {
-				return err
-			}
-			id, err := keys.Rotate()
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "Added key-encryption key %s. Put the file on every server, then run 'tokenkeep key rotate-kek' on one.\n", id)
-			return err
-		},
+		Example: "  tokenkeep key add /root/kek.next",
+		Args:    cobra.ExactArgs(1),
 	}
-	status := &cobra.Command{Use: "status", Short: "Tell which keys there are, how old, and what still needs old ones", Args: cobra.NoArgs}
+	addJSON := jsonFlag(add)
+	add.RunE = func(c *cobra.Command, args []string) error {
+		keys, err := localkms.Open(args[0])
+		if err != nil {
+			return err
+		}
+		id, err := keys.Rotate()
+		if err != nil {
+			return err
+		}
+		return show(c, *addJSON, map[string]string{"id": id}, func(w io.Writer, _ any) {
+			printf(w, "Added key-encryption key %s. Put the file on every server, then run 'tokenkeep key rotate-kek' on one.\n", id)
+		})
+	}
+	status := &cobra.Command{Use: "status", Short: "Tell which keys there are, how old, and what still needs old ones", Args: cobra.NoArgs,
+		Example: "  tokenkeep key status --data /var/lib/tokenkeep"}
 	rotateKEK := &cobra.Command{
 		Use: "rotate-kek", Short: "Make a new key-encryption key and wrap every tenant's keys with it",
 		Long: `Adds a new key to the file of the running server and wraps all keysets with it;
@@ -62,16 +69,19 @@ until 'tokenkeep key drop-kek': backups made before need it.
 
 Where several servers share a database, add the key with 'tokenkeep key add' and
 put the file on all of them first.`,
-		Args: cobra.NoArgs,
+		Example: "  tokenkeep key rotate-kek --data /var/lib/tokenkeep",
+		Args:    cobra.NoArgs,
 	}
-	dropKEK := &cobra.Command{Use: "drop-kek ID", Short: "Remove a key-encryption key that wraps nothing any more", Args: cobra.ExactArgs(1)}
+	dropKEK := &cobra.Command{Use: "drop-kek ID", Short: "Remove a key-encryption key that wraps nothing any more", Args: cobra.ExactArgs(1),
+		Example: "  tokenkeep key drop-kek local-1234abcd --data /var/lib/tokenkeep"}
 	rotateTenant := &cobra.Command{
 		Use: "rotate-tenant TENANT", Short: "Give a tenant a new data key and seal everything it has with it",
 		Long: `Brings in a new data key, seals all of the tenant's values with it in small
 steps, and destroys the old key when nothing is left on it. Requests go on
 meanwhile. A run that was cut short is continued by running the command again.
 Fingerprints and search indexes do not change.`,
-		Args: cobra.ExactArgs(1),
+		Example: "  tokenkeep key rotate-tenant TENANT --data /var/lib/tokenkeep",
+		Args:    cobra.ExactArgs(1),
 	}
 	return group("key", "Make, inspect and rotate keys",
 		create, add,

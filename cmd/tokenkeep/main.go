@@ -78,11 +78,27 @@ Start here:
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
 	root.SetHelpCommand(helpCommand(root))
-	root.AddCommand(devCommand(), serveCommand(), configCommand(), statusCommand(), storeCommand(), sweepCommand(),
-		backupCommand(), restoreCommand(), migrateStoreCommand(), doctorCommand(),
-		tenantCommand(), applicationCommand(), sessionCommand(), accessCommand(), keyCommand(), auditCommand(), tokenCommand(), tokenizeCommand(), detokenizeCommand(), reactorCommand(), proxyCommand(), versionCommand())
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.AddGroup(&cobra.Group{ID: callers, Title: "With a key, over the API:"}, &cobra.Group{ID: operators, Title: "As the operator of a server:"})
+	add := func(group string, commands ...*cobra.Command) {
+		for _, c := range commands {
+			c.GroupID = group
+			root.AddCommand(c)
+		}
+	}
+	add(callers, tokenCommand(), tokenizeCommand(), detokenizeCommand(), sessionCommand(), reactorCommand(), proxyCommand(),
+		applicationCommand(), permissionCommand(), accessCommand(), logCommand(), healthCommand(), profileCommand())
+	add(operators, devCommand(), serveCommand(), configCommand(), statusCommand(), storeCommand(), sweepCommand(), backupCommand(), restoreCommand(),
+		migrateStoreCommand(), doctorCommand(), tenantCommand(), keyCommand(), auditCommand())
+	add("", completionCommand(), versionCommand())
 	return root
 }
+
+// The groups in which the help lists commands.
+const (
+	callers   = "callers"
+	operators = "operators"
+)
 
 // usageError is a fault in the command line itself.
 type usageError struct{ cause error }
@@ -98,7 +114,7 @@ var exits = []struct {
 }{
 	{2, func(err error) bool { return errors.As(err, new(*usageError)) }, "the command line is not right"},
 	{3, func(err error) bool {
-		return errors.As(err, new(*config.Error)) || errors.As(err, new(*server.CertificateError)) || errors.As(err, new(*server.KEKError)) || errors.As(err, new(*server.SandboxError))
+		return errors.As(err, new(*config.Error)) || errors.As(err, new(*server.CertificateError)) || errors.As(err, new(*server.KEKError)) || errors.As(err, new(*server.SandboxError)) || errors.As(err, new(*profileError))
 	}, "the configuration is not right, or not safe"},
 	{4, func(err error) bool { return errors.Is(err, store.ErrInUse) }, "another process has the data folder open, or an older release or another migration the database"},
 	{5, func(err error) bool { return errors.Is(err, store.ErrNewerSchema) || errors.Is(err, backup.ErrNewer) }, "a newer release wrote the data"},
@@ -188,15 +204,12 @@ func helpCommand(root *cobra.Command) *cobra.Command {
 }
 
 func versionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the release",
-		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(c.OutOrStdout(), "tokenkeep", release())
-			return err
-		},
+	c := &cobra.Command{Use: "version", Short: "Print the release", Example: "  tokenkeep version", Args: cobra.NoArgs}
+	asJSON := jsonFlag(c)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		return show(c, *asJSON, map[string]string{"version": release()}, func(w io.Writer, _ any) { printf(w, "tokenkeep %s\n", release()) })
 	}
+	return c
 }
 
 func release() string {

@@ -166,7 +166,10 @@ func TestApplicationListReadsEveryPage(t *testing.T) {
 		o.server.Application(t, tenant, api.CreateApplication{Type: "public", Permissions: []string{"token:create"}, CreateKey: &without})
 	}
 	var list []api.Application
-	o.read(&list, "application", "list", "--tenant", tenant)
+	o.read(&list, "application", "list", "--tenant", tenant, "--limit", "0")
+	if got := o.operate("application", "list", "--tenant", tenant); strings.Count(got.out, "\n") != 101 || got.errOut != "… there are more; --limit 0 lists all\n" {
+		t.Errorf("application list printed %d lines and %q", strings.Count(got.out, "\n"), got.errOut)
+	}
 	seen := map[string]bool{}
 	for _, a := range list {
 		seen[a.ID] = true
@@ -317,7 +320,7 @@ func TestOperatorsMistakesAreToldInOneSentence(t *testing.T) {
 		"delete nothing":        {[]string{"tenant", "delete", nothing, "--yes"}, 1, "no such tenant"},
 		"delete dots":           {[]string{"tenant", "delete", "..", "--yes"}, 1, "no such tenant"},
 		"delete a path":         {[]string{"tenant", "delete", "../status", "--yes"}, 1, "no such tenant"},
-		"no tenant":             {[]string{"application", "list"}, 2, `required flag(s) "tenant" not set`},
+		"no tenant":             {[]string{"application", "list", "--tenant", ""}, 2, errFlagValue.Error()},
 		"a key as a tenant":     {[]string{"application", "list", "--tenant", key}, 1, "no such tenant"},
 		"nothing as a tenant":   {[]string{"application", "create", "x", "--permission", "token:use", "--tenant", nothing}, 1, "no such tenant"},
 		"a key as a type":       {[]string{"application", "create", "x", "--tenant", tenant, "--type", key}, 1, "type must be public, private or management"},
@@ -325,7 +328,7 @@ func TestOperatorsMistakesAreToldInOneSentence(t *testing.T) {
 		"no permissions":        {[]string{"application", "create", "x", "--tenant", tenant}, 1, "permissions or rules are required"},
 		"several mistakes":      {[]string{"application", "create", "", "--tenant", tenant, "--permission", key}, 1, "name must have 1 to 200 characters"},
 		"a file of no rules":    {[]string{"application", "create", "x", "--tenant", tenant, "--rules", bad}, 2, "the file given with --rules is not a JSON list of rules"},
-		"no file of rules":      {[]string{"application", "create", "x", "--tenant", tenant, "--rules", bad + key}, 2, "the file given with --rules cannot be read"},
+		"no file of rules":      {[]string{"application", "create", "x", "--tenant", tenant, "--rules", bad + key}, 2, "the file with the rules cannot be read"},
 		"keys of a card number": {[]string{"application", "keys", card, "--tenant", tenant}, 1, "no such application"},
 		"rotate a key's key":    {[]string{"application", "rotate-key", key, "--tenant", tenant}, 1, "no such application"},
 		"revoke of nothing":     {[]string{"application", "revoke-key", nothing, key, "--tenant", tenant}, 1, "no such application"},

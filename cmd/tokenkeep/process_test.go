@@ -37,6 +37,10 @@ func TestMain(m *testing.M) {
 	if err := os.Setenv("TOKENKEEP_SANDBOX_LEVEL", "off"); err != nil {
 		panic(err)
 	}
+	// Nor do the profiles of whoever runs the tests count.
+	if err := os.Setenv("XDG_CONFIG_HOME", filepath.Join(os.TempDir(), "no-profiles-of-tokenkeep")); err != nil {
+		panic(err)
+	}
 	os.Exit(pgtest.Run(m))
 }
 

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -18,8 +17,9 @@ import (
 )
 
 func proxyCommand() *cobra.Command {
-	return group("proxy", "Make, list, read and delete proxies, and see what a call would send, over the API",
-		proxyCreateCommand(), proxyListCommand(), proxyGetCommand(), proxyRotateKeyCommand(), proxyDeleteCommand(), proxyTryCommand())
+	return group("proxy", "Make, list, change, delete and call proxies, and see what a call would send, over the API",
+		proxyCreateCommand(), proxyListCommand(), proxyGetCommand(), proxyUpdateCommand(), proxyReplaceCommand(), proxyRotateKeyCommand(), proxyDeleteCommand(),
+		proxyTryCommand(), proxyCallCommand())
 }
 
 func proxyCreateCommand() *cobra.Command {
@@ -35,31 +35,11 @@ call uses the tokens that --application may use, and any token without one.`,
   tokenkeep proxy create --name payments --destination https://psp.example.com/v1 --request-transform sign.js --config sign.json`,
 		Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	var in api.WriteProxy
-	c.Flags().StringVar(&in.Name, "name", "", "name of the proxy")
-	c.Flags().StringVar(&in.DestinationURL, "destination", "", "URL that requests go to")
-	_ = c.MarkFlagRequired("name")
-	_ = c.MarkFlagRequired("destination")
-	open := c.Flags().Bool("open", false, "ask callers for no API key")
-	request := c.Flags().String("request-transform", "", "file with code that runs on each request (default: none)")
-	response := c.Flags().String("response-transform", "", "file with code that runs on each answer (default: none)")
-	config := c.Flags().String("config", "", "file with the configuration, a JSON object of texts (default: empty)")
-	application := c.Flags().String("application", "", "id of the application whose rights the code has, and callers without an API key (default: none)")
-	return apiCommand(c, func(c *cobra.Command, call *client.Client, _ []string) (_ any, err error) {
-		in.RequireAuth = new(!*open)
-		if in.RequestTransform, err = transformFile(*request, "the request transform"); err != nil {
+	read := proxyFlags(c)
+	return apiCommand(c, func(c *cobra.Command, call *client.Client, _ []string) (any, error) {
+		in, err := read()
+		if err != nil {
 			return nil, err
-		}
-		if in.ResponseTransform, err = transformFile(*response, "the response transform"); err != nil {
-			return nil, err
-		}
-		if *config != "" {
-			if in.Configuration, err = configurationFile(*config); err != nil {
-				return nil, err
-			}
-		}
-		if *application != "" {
-			in.Application = &api.ApplicationRef{ID: *application}
 		}
 		return call.Proxies.Create(c.Context(), in)
 	}, showProxyWithKey)
@@ -98,14 +78,7 @@ func showProxy(w io.Writer, v any) {
 	if len(p.Configuration) > 0 {
 		printf(w, "configuration\t%s\n", plain(strings.Join(slices.Sorted(maps.Keys(p.Configuration)), " ")))
 	}
-	for _, at := range []struct {
-		name string
-		time time.Time
-	}{{"created", p.CreatedAt.Time}, {"modified", p.ModifiedAt.Time}} {
-		if !at.time.IsZero() {
-			printf(w, "%s\t%s\n", at.name, at.time.Format("2006-01-02 15:04:05"))
-		}
-	}
+	fields(w, "created", at(p.CreatedAt.Time), "modified", at(p.ModifiedAt.Time))
 }
 
 func showProxyWithKey(w io.Writer, v any) {
@@ -116,19 +89,14 @@ func showProxyWithKey(w io.Writer, v any) {
 func proxyListCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "list", Short: "List proxies, newest first",
-		Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
+		Example: "  tokenkeep proxy list --name 'pay*'",
+		Args:    cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	var f client.ProxyFilter
 	c.Flags().StringVar(&f.Name, "name", "", "only proxies whose name holds this; * stands for anything")
+	limit := limitFlag(c)
 	return apiCommand(c, func(c *cobra.Command, call *client.Client, _ []string) (any, error) {
-		list := []api.Proxy{}
-		for p, err := range call.Proxies.List(c.Context(), f) {
-			if err != nil {
-				return nil, err
-			}
-			list = append(list, p)
-		}
-		return list, nil
+		return upTo(c, *limit, call.Proxies.List(c.Context(), f))
 	}, func(w io.Writer, v any) {
 		printf(w, "PROXY\tNAME\tDESTINATION\tAPI KEY\tAPPLICATION\n")
 		for _, p := range v.([]api.Proxy) {
@@ -164,7 +132,8 @@ values may be secrets. --json prints all of it, --key the key alone.`,
 func proxyRotateKeyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "rotate-key PROXY", Short: "Give a proxy a new key; the old one opens nothing from then on",
-		Args: cobra.ExactArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
+		Example: "  tokenkeep proxy rotate-key PROXY",
+		Args:    cobra.ExactArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	return apiCommand(c, func(c *cobra.Command, call *client.Client, args []string) (any, error) {
 		return call.Proxies.RotateKey(c.Context(), args[0])
@@ -174,7 +143,8 @@ func proxyRotateKeyCommand() *cobra.Command {
 func proxyDeleteCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "delete PROXY", Short: "Delete a proxy; there is no way back",
-		Args: cobra.ExactArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
+		Example: "  tokenkeep proxy delete PROXY",
+		Args:    cobra.ExactArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	return apiCommand(c, func(c *cobra.Command, call *client.Client, args []string) (any, error) {
 		return deleted, call.Proxies.Delete(c.Context(), args[0])
@@ -206,12 +176,13 @@ is sent, no header needs its real secret: arguments are seen by every process.`,
 	headers := c.Flags().StringArray("header", nil, "header, as Name: value; may be repeated")
 	body := c.Flags().String("body-file", "", "file with the body; - is standard input (default: no body)")
 	return apiCommand(c, func(c *cobra.Command, call *client.Client, args []string) (any, error) {
-		typed, err := readHeaders(&in, *headers)
-		if err != nil {
+		var typed bool
+		var err error
+		if in.Headers, typed, err = readHeaders(*headers); err != nil {
 			return nil, err
 		}
 		if *body != "" {
-			b, err := bodyFile(c, *body)
+			b, err := namedInput(c, *body, "the body")
 			if err != nil {
 				return nil, err
 			}
@@ -226,31 +197,25 @@ is sent, no header needs its real secret: arguments are seen by every process.`,
 	}, func(_ io.Writer, v any) { printPreview(c.OutOrStdout(), v.(api.ProxyPreview)) })
 }
 
-func bodyFile(c *cobra.Command, name string) ([]byte, error) {
-	if name == "-" {
-		return readInput(c, c.InOrStdin())
-	}
-	return readFile(name, "the body")
-}
-
 // isDocument reports whether a body is an object or a list of JSON.
 func isDocument(b []byte) bool {
 	b = bytes.TrimSpace(b)
 	return json.Valid(b) && (b[0] == '{' || b[0] == '[')
 }
 
-func readHeaders(in *api.PreviewProxy, lines []string) (typed bool, err error) {
-	in.Headers = make(map[string]string, len(lines))
+// readHeaders reads lines of headers, and says whether one is the content type.
+func readHeaders(lines []string) (headers map[string]string, typed bool, err error) {
+	headers = make(map[string]string, len(lines))
 	for _, line := range lines {
 		name, value, ok := strings.Cut(line, ":")
 		name = strings.TrimSpace(name)
-		if _, twice := in.Headers[name]; !ok || name == "" || twice {
-			return false, errHeader
+		if _, twice := headers[name]; !ok || name == "" || twice {
+			return nil, false, errHeader
 		}
-		in.Headers[name] = strings.TrimSpace(value)
+		headers[name] = strings.TrimSpace(value)
 		typed = typed || strings.EqualFold(name, "Content-Type")
 	}
-	return typed, nil
+	return headers, typed, nil
 }
 
 // printPreview prints a request as it would be written, and why it may be sent.

@@ -19,8 +19,9 @@ import (
 )
 
 func reactorCommand() *cobra.Command {
-	return group("reactor", "Try out reactor code on this machine; deploy, list, read, delete and watch reactors over the API",
-		reactorRunCommand(), reactorDeployCommand(), reactorListCommand(), reactorGetCommand(), reactorDeleteCommand(), reactorLogsCommand())
+	return group("reactor", "Try out reactor code on this machine; deploy, run, list, change, delete and watch reactors over the API",
+		reactorRunCommand(), reactorDeployCommand(), reactorListCommand(), reactorGetCommand(), reactorUpdateCommand(), reactorDeleteCommand(),
+		reactorReactCommand(), reactorResultCommand(), reactorLogsCommand())
 }
 
 // readFile reads a file that an argument names, without repeating its path.
@@ -133,43 +134,28 @@ func showReactor(w io.Writer, v any) {
 		printf(w, "configuration\t%s\n", plain(strings.Join(slices.Sorted(maps.Keys(r.Configuration)), " ")))
 	}
 	printf(w, "code\t%d lines\n", strings.Count(strings.TrimSuffix(r.Code, "\n"), "\n")+1)
-	for _, at := range []struct {
-		name string
-		time time.Time
-	}{{"created", r.CreatedAt.Time}, {"modified", r.ModifiedAt.Time}} {
-		if !at.time.IsZero() {
-			printf(w, "%s\t%s\n", at.name, at.time.Format("2006-01-02 15:04:05"))
-		}
-	}
+	fields(w, "created", at(r.CreatedAt.Time), "modified", at(r.ModifiedAt.Time))
 }
 
 func reactorListCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "list", Short: "List reactors, newest first",
-		Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
+		Example: "  tokenkeep reactor list --name 'charge*'",
+		Args:    cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	var f client.ReactorFilter
 	c.Flags().StringVar(&f.Name, "name", "", "only reactors whose name holds this; * stands for anything")
+	limit := limitFlag(c)
 	return apiCommand(c, func(c *cobra.Command, call *client.Client, _ []string) (any, error) {
-		list := []api.Reactor{}
-		for r, err := range call.Reactors.List(c.Context(), f) {
-			if err != nil {
-				return nil, err
-			}
-			list = append(list, r)
-		}
-		return list, nil
+		return upTo(c, *limit, call.Reactors.List(c.Context(), f))
 	}, func(w io.Writer, v any) {
 		printf(w, "REACTOR\tNAME\tAPPLICATION\tMODIFIED\n")
 		for _, r := range v.([]api.Reactor) {
-			application, at := "", r.ModifiedAt.Time
+			application := ""
 			if r.Application != nil {
 				application = r.Application.ID
 			}
-			if at.IsZero() {
-				at = r.CreatedAt.Time
-			}
-			printf(w, "%s\t%s\t%s\t%s\n", plain(r.ID), plain(r.Name), plain(application), at.Format("2006-01-02 15:04:05"))
+			printf(w, "%s\t%s\t%s\t%s\n", plain(r.ID), plain(r.Name), plain(application), cmp.Or(at(r.ModifiedAt.Time), at(r.CreatedAt.Time)))
 		}
 	})
 }
@@ -197,7 +183,8 @@ func reactorGetCommand() *cobra.Command {
 func reactorDeleteCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "delete REACTOR", Short: "Delete a reactor; there is no way back",
-		Args: cobra.ExactArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
+		Example: "  tokenkeep reactor delete REACTOR",
+		Args:    cobra.ExactArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	return apiCommand(c, func(c *cobra.Command, call *client.Client, args []string) (any, error) {
 		return deleted, call.Reactors.Delete(c.Context(), args[0])
@@ -222,17 +209,23 @@ is interrupted. It takes reactor:read, and every look is in the tenant's log.`,
 	interval := c.Flags().Duration("interval", 2*time.Second, "with --follow, how often to look")
 	limit := c.Flags().Uint("limit", mostRuns, "how many of the past runs at most")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		call, err := connect(c)
-		if err != nil {
-			return err
-		}
 		if *interval <= 0 {
 			return errFlagValue
 		}
+		call, err := connect(keyNeeded)
+		if err != nil {
+			return err
+		}
+		print := printRun
+		if *asJSON {
+			print = printLine[api.Run]
+		}
+		ctx, stop := interruptible(c)
+		defer stop()
 		seen := make(map[string]bool)
 		for first := true; ; first = false {
-			page, err := call.Reactors.RunsPage(c.Context(), args[0], 1, mostRuns)
-			if c.Context().Err() != nil {
+			page, err := call.Reactors.RunsPage(ctx, args[0], 1, mostRuns)
+			if ctx.Err() != nil {
 				return nil // interrupted
 			}
 			if err != nil {
@@ -249,37 +242,24 @@ is interrupted. It takes reactor:read, and every look is in the tenant's log.`,
 				if seen[run.ID] {
 					continue
 				}
-				if err := printRun(c.OutOrStdout(), run, *asJSON); err != nil {
+				if err := print(c.OutOrStdout(), run); err != nil {
 					return err
 				}
 			}
-			if seen = now; !*follow {
+			if seen = now; !*follow || !wait(ctx, *interval) {
 				return nil
-			}
-			select {
-			case <-c.Context().Done():
-				return nil
-			case <-time.After(*interval):
 			}
 		}
 	}
 	return c
 }
 
-func printRun(w io.Writer, run api.Run, asJSON bool) error {
-	if asJSON {
-		b, err := json.Marshal(run)
-		if err != nil {
-			return errors.New("the answer cannot be written as JSON")
-		}
-		_, err = io.WriteString(w, plainJSON(append(b, '\n')))
-		return err
-	}
+func printRun(w io.Writer, run api.Run) error {
 	ended := "ok"
 	if run.Failed {
 		ended = "failed"
 	}
-	printf(w, "%s  %s  %s  %s\n", run.StartedAt.Format("2006-01-02 15:04:05"), plain(cmp.Or(run.RequestID, run.ID)), ended, figures(run.TookMicroseconds, run.MemoryBytes))
+	printf(w, "%s  %s  %s  %s\n", at(run.StartedAt.Time), plain(cmp.Or(run.RequestID, run.ID)), ended, figures(run.TookMicroseconds, run.MemoryBytes))
 	printConsole(w, run.Console, "    ")
 	return nil
 }

@@ -177,7 +177,8 @@ func (r localRun) print(out, words io.Writer, level string, t server.Trial) erro
 // watch runs the code whenever a file is not as it was. What is wrong is said
 // and waits for the next change.
 func (r localRun) watch(c *cobra.Command, bench *server.Bench) error {
-	ctx := c.Context()
+	ctx, stop := interruptible(c)
+	defer stop()
 	for last := ""; ; {
 		if now := r.state(); now != last {
 			last = now

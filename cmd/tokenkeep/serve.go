@@ -29,7 +29,8 @@ finish. SIGHUP reads the TLS files again.
 Settings come from the file, then from TOKENKEEP_… variables, then from flags;
 'tokenkeep config settings' lists them all. Nothing starts while a setting is
 unknown, wrong or unsafe.`,
-		Args: cobra.NoArgs,
+		Example: "  tokenkeep serve --config /etc/tokenkeep/tokenkeep.yaml",
+		Args:    cobra.NoArgs,
 	}
 	load := settingFlags(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {

@@ -2,13 +2,13 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/admin"
 	"github.com/tokenkeep/tokenkeep/internal/store/sqlite"
 )
@@ -26,9 +26,11 @@ func storeCommand() *cobra.Command {
 		Long: `Reads every page and every index entry, and compares counters and search terms
 with the rows they speak of. Works on a running server, through its admin
 socket, and on a folder that no server has open. Changes nothing.`,
-		Args: cobra.NoArgs,
+		Example: "  tokenkeep store check --data /var/lib/tokenkeep",
+		Args:    cobra.NoArgs,
 	}
 	data := dataFlag(c)
+	asJSON := jsonFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		last, err := admin.NewClient(*data).Follow(c.Context(), http.MethodPost, "/store/check", nil, tell(c))
 		found := last.Found
@@ -38,13 +40,20 @@ socket, and on a folder that no server has open. Changes nothing.`,
 		if err != nil {
 			return err
 		}
-		for _, f := range found {
-			_, _ = fmt.Fprintln(c.OutOrStdout(), f)
-		}
-		if len(found) > 0 {
+		err = show(c, *asJSON, struct {
+			Sound bool     `json:"sound"`
+			Found []string `json:"found,omitempty"`
+		}{len(found) == 0, found}, func(w io.Writer, _ any) {
+			for _, f := range found {
+				printf(w, "%s\n", f)
+			}
+			if len(found) == 0 {
+				printf(w, "The store is sound.\n")
+			}
+		})
+		if err == nil && len(found) > 0 {
 			return errChecksFailed
 		}
-		_, err = fmt.Fprintln(c.OutOrStdout(), "The store is sound.")
 		return err
 	}
 	return group("store", "Look after the embedded store", c)
@@ -56,7 +65,8 @@ func sweepCommand() *cobra.Command {
 		Long: `Removes expired tokens and sessions, and destroys short-lived keys whose time is
 over. The server does so by itself every half minute, and what has expired is
 not readable even before: this is for whoever does not want to wait.`,
-		Args: cobra.NoArgs,
+		Example: "  tokenkeep sweep --data /var/lib/tokenkeep",
+		Args:    cobra.NoArgs,
 	}
 	return operatorCommand(c, func(c *cobra.Command, call *admin.Client, _ []string) (any, error) {
 		var swept admin.Swept
@@ -68,7 +78,8 @@ not readable even before: this is for whoever does not want to wait.`,
 }
 
 func statusCommand() *cobra.Command {
-	c := &cobra.Command{Use: "status", Short: "Tell how the server on a data folder is doing", Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "status", Short: "Tell how the server on a data folder is doing", Args: cobra.NoArgs,
+		Example: "  tokenkeep status --data /var/lib/tokenkeep"}
 	return operatorCommand(c, func(c *cobra.Command, call *admin.Client, _ []string) (any, error) {
 		var s admin.Status
 		return &s, call.Call(c.Context(), http.MethodGet, "/status", nil, &s)
@@ -76,4 +87,29 @@ func statusCommand() *cobra.Command {
 		s := v.(*admin.Status)
 		printf(w, "address\t%s\nrelease\t%s\nstarted\t%s\nready\t%t\n", s.BaseURL, s.Version, s.StartedAt.Format(time.RFC3339), s.Ready)
 	})
+}
+
+func healthCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "health", Short: "Tell whether the server at an address is alive and can do its work",
+		Long:    "Asks the server once, without a key. It ends with 12 when there is no answer, and\nwith 11 when the server says that it is not ready.",
+		Example: "  tokenkeep health --url https://vault.example",
+		Args:    cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	connect := apiFlags(c)
+	asJSON := jsonFlag(c)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		call, err := connect(keyIfAny)
+		if err == nil {
+			err = call.Health(c.Context())
+		}
+		if err == nil {
+			err = call.Ready(c.Context())
+		}
+		if err != nil {
+			return err
+		}
+		return show(c, *asJSON, api.Health{Status: "ready"}, func(w io.Writer, _ any) { printf(w, "The server is ready.\n") })
+	}
+	return c
 }

@@ -60,7 +60,7 @@ of cards.`,
 	c.Flags().StringVar(&in.ExpiresAt, "expires-at", "", "instant from which on the token is gone, such as 2030-12-31T00:00:00Z")
 	return apiCommand(c, func(c *cobra.Command, call *client.Client, _ []string) (any, error) {
 		var err error
-		if in.Metadata, err = pairs(*metadata); err != nil {
+		if in.Metadata, err = pairs(*metadata, errPair); err != nil {
 			return nil, err
 		}
 		if *mask != "" {
@@ -92,7 +92,7 @@ func maskOf(s string) any {
 
 var errPair = &usageError{errors.New("--metadata takes key=value, and each key once")}
 
-func pairs(list []string) (map[string]string, error) {
+func pairs(list []string, fault error) (map[string]string, error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
@@ -100,7 +100,7 @@ func pairs(list []string) (map[string]string, error) {
 	for _, s := range list {
 		key, value, ok := strings.Cut(s, "=")
 		if _, twice := out[key]; !ok || key == "" || twice {
-			return nil, errPair
+			return nil, fault
 		}
 		out[key] = value
 	}
@@ -121,29 +121,14 @@ func tokenGetCommand() *cobra.Command {
 // showToken prints a token as a table of its members.
 func showToken(w io.Writer, v any) {
 	t := v.(api.Token)
-	line := func(name, value string) {
-		if value != "" {
-			printf(w, "%s\t%s\n", plain(name), plain(value))
-		}
-	}
-	line("token", t.ID)
-	line("type", t.Type)
-	line("data", plainJSON(t.Data))
-	line("containers", strings.Join(t.Containers, " "))
+	fields(w, "token", t.ID, "type", t.Type, "data", plainJSON(t.Data), "containers", strings.Join(t.Containers, " "))
 	for _, key := range slices.Sorted(maps.Keys(t.Metadata)) {
-		line("metadata."+key, t.Metadata[key])
+		fields(w, "metadata."+key, t.Metadata[key])
 	}
-	line("fingerprint", t.Fingerprint)
-	line("expires", t.ExpiresAt)
-	if !t.CreatedAt.IsZero() {
-		line("created", t.CreatedAt.Format("2006-01-02 15:04:05"))
-	}
-	if !t.ModifiedAt.IsZero() {
-		line("modified", t.ModifiedAt.Format("2006-01-02 15:04:05"))
-	}
+	fields(w, "fingerprint", t.Fingerprint, "expires", t.ExpiresAt, "created", at(t.CreatedAt.Time), "modified", at(t.ModifiedAt.Time))
 }
 
-const tableWithoutData = "The table has no data; --json prints it, as far as the key's access goes. Every\ntoken that is shown is in the log."
+const tableWithoutData = "The table has no data; --json prints it,\nas far as the key's access goes. Every token that is shown is in the log."
 
 func tokenListCommand() *cobra.Command {
 	c := &cobra.Command{
@@ -158,20 +143,18 @@ func tokenListCommand() *cobra.Command {
 	c.Flags().StringArrayVar(&f.Types, "type", nil, "only tokens of this type; may be repeated")
 	completeTypes(c)
 	metadata := c.Flags().StringArray("metadata", nil, "only tokens with this key=value; may be repeated")
+	c.Flags().StringVar(&f.Container, "container", "", "only tokens of this container; with * behind it, or of one under it")
+	c.Flags().StringVar(&f.Fingerprint, "fingerprint", "", "only tokens of this fingerprint")
 	limit := limitFlag(c)
 	return apiCommand(c, func(c *cobra.Command, call *client.Client, _ []string) (any, error) {
 		var err error
-		if f.Metadata, err = pairs(*metadata); err != nil {
+		if f.Metadata, err = pairs(*metadata, errPair); err != nil {
 			return nil, err
 		}
 		return gather(c, *limit, func(start string, size int) (api.ListFrom[api.Token], error) {
 			return call.Tokens.PageFrom(c.Context(), f, start, size)
 		})
 	}, showTokens)
-}
-
-func limitFlag(c *cobra.Command) *uint {
-	return c.Flags().Uint("limit", 100, "how many at most; 0 for all")
 }
 
 // gather reads a list up to a limit, and no token more: each is logged.
@@ -188,12 +171,13 @@ func gather(c *cobra.Command, limit uint, fetch func(start string, size int) (ap
 			return nil, err
 		}
 		list = append(list, part.Data...)
+		tellCount(c, len(list))
 		next := part.Pagination.Next
 		if next == "" || next == start || len(part.Data) == 0 {
 			return list, nil
 		}
 		if limit > 0 && uint(len(list)) >= limit {
-			printf(c.ErrOrStderr(), "… there are more; --limit 0 lists all\n")
+			tellMore(c)
 			return list, nil
 		}
 		start = next
@@ -203,7 +187,7 @@ func gather(c *cobra.Command, limit uint, fetch func(start string, size int) (ap
 func showTokens(w io.Writer, v any) {
 	printf(w, "TOKEN\tTYPE\tCONTAINERS\tCREATED\tEXPIRES\n")
 	for _, t := range v.([]api.Token) {
-		printf(w, "%s\t%s\t%s\t%s\t%s\n", plain(t.ID), plain(t.Type), plain(strings.Join(t.Containers, " ")), t.CreatedAt.Format("2006-01-02 15:04:05"), plain(t.ExpiresAt))
+		printf(w, "%s\t%s\t%s\t%s\t%s\n", plain(t.ID), plain(t.Type), plain(strings.Join(t.Containers, " ")), at(t.CreatedAt.Time), plain(t.ExpiresAt))
 	}
 }
 
@@ -229,7 +213,8 @@ other attributes are replaced. What it does not name stays.`,
 func tokenDeleteCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "delete TOKEN", Short: "Delete a token; there is no way back",
-		Args: cobra.ExactArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
+		Example: "  tokenkeep token delete my-card",
+		Args:    cobra.ExactArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	return apiCommand(c, func(c *cobra.Command, call *client.Client, args []string) (any, error) {
 		return deleted, call.Tokens.Delete(c.Context(), args[0])

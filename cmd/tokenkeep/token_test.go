@@ -245,7 +245,7 @@ func TestMistakesWithTokensAreToldInOneSentence(t *testing.T) {
 		"a limit of nonsense":  {"", []string{"token", "list", "--limit", planted + "x"}, 2, "the value of a flag is missing or not right; --help tells what it takes"},
 		"no key file":          {"", []string{"token", "list", "--key-file", secretFile + "x"}, 2, "the file given with --key-file cannot be read"},
 		"a file of no key":     {"", []string{"token", "list", "--key-file", mustWrite(t, filepath.Join(dir, "two"), planted+" "+planted)}, 2, "the key must be of visible ASCII characters, without spaces"},
-		"an empty key file":    {"", []string{"token", "list", "--key-file", mustWrite(t, filepath.Join(dir, "none"), "\n")}, 2, "there is no key: set TOKENKEEP_API_KEY, or name a file with --key-file"},
+		"an empty key file":    {"", []string{"token", "list", "--key-file", mustWrite(t, filepath.Join(dir, "none"), "\n")}, 2, errNoKey.Error()},
 		"a bad prefix":         {"", []string{"token", "list", "--header-prefix", planted + " x"}, 2, "the header prefix must be of letters, digits and dashes"},
 		"no address":           {"", []string{"token", "list", "--url", planted}, 2, "the base URL must be http or https, with a host, and without a user, query or fragment"},
 		"an address in clear":  {"", []string{"token", "list", "--url", "http://" + planted}, 2, errInClear.Error()},

@@ -19,7 +19,7 @@ const envPrefix = "TOKENKEEP_"
 
 // clientVariables are read by commands that call a server; they are not
 // settings of one.
-var clientVariables = []string{"TOKENKEEP_CONFIG", "TOKENKEEP_URL", "TOKENKEEP_API_KEY"}
+var clientVariables = []string{"TOKENKEEP_CONFIG", "TOKENKEEP_URL", "TOKENKEEP_API_KEY", "TOKENKEEP_PROXY_KEY", "TOKENKEEP_CA_FILE", "TOKENKEEP_PROFILE"}
 
 // serviceVariable matches what Kubernetes puts into the environment of every
 // container for a service that is called tokenkeep.

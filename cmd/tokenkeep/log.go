@@ -1,0 +1,173 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tokenkeep/tokenkeep/api"
+	"github.com/tokenkeep/tokenkeep/client"
+	"github.com/tokenkeep/tokenkeep/internal/audit"
+)
+
+// logCommand lists the log itself, so that 'tokenkeep log -f' is all that one
+// has to remember.
+func logCommand() *cobra.Command {
+	c := logListCommand("log")
+	c.Short = "List and follow the log of the key's tenant, over the API"
+	c.AddCommand(logListCommand("list"), logTypesCommand())
+	return c
+}
+
+var errWhen = &usageError{errors.New("--from and --before take an instant such as 2030-01-31T12:00:00Z, a day such as 2030-01-31, or how long ago, such as 90m")}
+
+// when reads an instant, a day of UTC, or a time ago.
+func when(s string, now time.Time) (time.Time, error) {
+	if s == "" {
+		return time.Time{}, nil
+	}
+	if d, err := time.ParseDuration(s); err == nil && d > 0 {
+		return now.Add(-d), nil
+	}
+	for _, form := range []string{time.RFC3339, "2006-01-02"} {
+		if t, err := time.Parse(form, s); err == nil {
+			return t, nil
+		}
+	}
+	return time.Time{}, errWhen
+}
+
+func logListCommand(use string) *cobra.Command {
+	c := &cobra.Command{
+		Use: use, Short: "List entries of the log, newest first, or follow them",
+		Long: `Lists what happened to the tenant of the key, newest first. With --follow it
+begins with the last ten entries, or with all since --from, and goes on with those
+that come, oldest first, until it is interrupted. It waits through restarts of the
+server and prints each entry once. With --json every entry is one line, for
+whatever collects logs.
+
+It takes log:read. Reading the log is itself logged; --follow leaves out the
+entries of its own looks, and 'log list' has them.`,
+		Example: `  tokenkeep log list --entity-type card --from 24h
+  tokenkeep log -f
+  tokenkeep log -f --json --from 2030-01-31T00:00:00Z >> audit.jsonl`,
+		Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	var f client.LogFilter
+	c.Flags().StringVar(&f.EntityType, "entity-type", "", "only entries about this type of thing; 'tokenkeep log types' lists them")
+	var types []string
+	for _, t := range audit.EntityTypes() {
+		types = append(types, t.Value)
+	}
+	_ = c.RegisterFlagCompletionFunc("entity-type", cobra.FixedCompletions(types, cobra.ShellCompDirectiveNoFileComp))
+	c.Flags().StringVar(&f.EntityID, "entity", "", "only entries about the thing with this id")
+	from := c.Flags().String("from", "", "only entries of this time and later: an instant, a day, or how long ago (default: the beginning)")
+	before := c.Flags().String("before", "", "only entries before this time (default: now)")
+	follow := c.Flags().BoolP("follow", "f", false, "go on with the entries that come")
+	interval := c.Flags().Duration("interval", 2*time.Second, "with --follow, how often to look")
+	limit := c.Flags().Uint("limit", 100, "how many at most, 0 for all; with --follow, how many of the past (then default 10, at most 100)")
+	connect := apiFlags(c)
+	asJSON := c.Flags().Bool("json", false, "print JSON, one entry a line")
+	c.RunE = func(c *cobra.Command, _ []string) (err error) {
+		if f.From, err = when(*from, time.Now()); err != nil {
+			return err
+		}
+		if f.Before, err = when(*before, time.Now()); err != nil {
+			return err
+		}
+		if *interval <= 0 {
+			return errFlagValue
+		}
+		call, err := connect(keyNeeded)
+		if err != nil {
+			return err
+		}
+		print := printEntry
+		if *asJSON {
+			print = printLine[api.LogEntry]
+		}
+		if *follow {
+			past := *limit
+			if !c.Flags().Changed("limit") {
+				past = 10
+			}
+			return followLog(c, call, f, client.Following{Every: *interval, Past: int(min(past, 100))}, print)
+		}
+		n := uint(0)
+		for e, err := range call.Logs.List(c.Context(), f) {
+			if err != nil {
+				return asUsage(err)
+			}
+			if *limit > 0 && n == *limit {
+				tellMore(c)
+				break
+			}
+			if n++; n == 1 && !*asJSON {
+				printf(c.OutOrStdout(), entryForm, "TIME", "MESSAGE", "TYPE", "ENTITY", "ACTOR")
+			}
+			if err := print(c.OutOrStdout(), e); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return c
+}
+
+func followLog(c *cobra.Command, call *client.Client, f client.LogFilter, o client.Following, print func(io.Writer, api.LogEntry) error) error {
+	ctx, stop := interruptible(c)
+	defer stop()
+	o.Trouble = func(err error) {
+		_, sentence := explain(err)
+		printf(c.ErrOrStderr(), "… %s; looking again\n", sentence)
+	}
+	for e, err := range call.Logs.Follow(ctx, f, o) {
+		if err != nil {
+			return asUsage(err)
+		}
+		if err := print(c.OutOrStdout(), e); err != nil {
+			return err
+		}
+	}
+	return nil // interrupted
+}
+
+// entryForm is a line of the table, which has no end that widths could be
+// computed at.
+const entryForm = "%-19s  %-28s  %-12s  %-36s  %s\n"
+
+func printEntry(w io.Writer, e api.LogEntry) error {
+	printf(w, entryForm, at(e.CreatedAt.Time), plain(e.Message), plain(e.EntityType), plain(e.EntityID), plain(cmp.Or(e.ActorID, e.ActorType)))
+	return nil
+}
+
+// printLine prints a value as one line of JSON.
+func printLine[T any](w io.Writer, v T) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return errors.New("the answer cannot be written as JSON")
+	}
+	_, err = io.WriteString(w, plainJSON(append(b, '\n')))
+	return err
+}
+
+func logTypesCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "types", Short: "List what entries may be about",
+		Long:    "Lists the types of things that entries of the log are about. It takes log:read.",
+		Example: "  tokenkeep log types",
+		Args:    cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	return apiCommand(c, func(c *cobra.Command, call *client.Client, _ []string) (any, error) {
+		return call.Logs.EntityTypes(c.Context())
+	}, func(w io.Writer, v any) {
+		printf(w, "TYPE\tNAME\n")
+		for _, t := range v.([]api.EntityType) {
+			printf(w, "%s\t%s\n", plain(t.Value), plain(t.DisplayName))
+		}
+	})
+}
