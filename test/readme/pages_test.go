@@ -41,6 +41,7 @@ var pages = map[string]struct {
 	"reactors.md":     {6, 5, nil},
 	"clients.md":      {1, 0, nil},
 	"browser.md":      {1, 0, nil},
+	"cli.md":          {9, 9, nil},
 }
 
 // TestTheExamplesOfThePagesWork pastes the shell blocks of each page, one after
