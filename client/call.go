@@ -162,39 +162,45 @@ func (c *caller) try(ctx context.Context, r request, address string, body []byte
 	if r.trace != "" {
 		req.Header.Set(api.Header(c.prefix, api.TraceID), r.trace)
 	}
-	resp, text, err := c.send(r.row, req)
+	got, err := c.send(r.row, req)
 	if err != nil {
 		return err
 	}
-	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return c.refused(r.row, resp, text)
+	if got.status < 200 || got.status > 299 {
+		return c.refused(r.row, got)
 	}
 	if out == nil {
 		return nil
 	}
-	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	if media != api.MediaJSON || json.Unmarshal(text, out) != nil {
+	media, _, _ := mime.ParseMediaType(got.header.Get("Content-Type"))
+	if media != api.MediaJSON || json.Unmarshal(got.text, out) != nil {
 		// The error of the library may quote the answer.
 		return fmt.Errorf("client: %s: the answer is not understood", r)
 	}
 	return nil
 }
 
-// send sends a request and reads the whole answer.
-func (c *caller) send(r row, req *http.Request) (*http.Response, []byte, error) {
+// received is an answer that was read whole.
+type received struct {
+	status int
+	header http.Header
+	text   []byte
+}
+
+func (c *caller) send(r row, req *http.Request) (received, error) {
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return nil, nil, c.broken(req.Context(), r, err)
+		return received{}, c.broken(req.Context(), r, err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, c.maxResponse+1))
 	if err != nil {
-		return nil, nil, c.broken(req.Context(), r, err)
+		return received{}, c.broken(req.Context(), r, err)
 	}
 	if int64(len(text)) > c.maxResponse {
-		return nil, nil, fmt.Errorf("client: %s: the answer is larger than this client takes", r)
+		return received{}, fmt.Errorf("client: %s: the answer is larger than this client takes", r)
 	}
-	return resp, text, nil
+	return received{resp.StatusCode, resp.Header, text}, nil
 }
 
 // broken says that there was no whole answer. What net/http wraps around the

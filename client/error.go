@@ -93,14 +93,14 @@ func printable(s string) string {
 
 // refused makes the error for an answer that is no success. An answer that
 // repeats the key is none of our server's, and is not shown.
-func (c *caller) refused(r row, resp *http.Response, text []byte) error {
-	e := &Error{Operation: r.String(), Status: resp.StatusCode, RetryAfter: c.retryAfter(resp.Header)}
-	if id := resp.Header.Get(api.Header(c.prefix, api.TraceID)); len(id) <= 128 && !c.holdsKey(id) {
+func (c *caller) refused(r row, got received) error {
+	e := &Error{Operation: r.String(), Status: got.status, RetryAfter: c.retryAfter(got.header)}
+	if id := got.header.Get(api.Header(c.prefix, api.TraceID)); len(id) <= 128 && !c.holdsKey(id) {
 		e.TraceID = id
 	}
-	if json.Unmarshal(text, &e.Problem) != nil || e.Problem.Status != resp.StatusCode || c.holdsKey(string(text)) {
-		e.Problem = api.Problem{Title: http.StatusText(resp.StatusCode), Status: resp.StatusCode}
-		if resp.StatusCode < 400 {
+	if json.Unmarshal(got.text, &e.Problem) != nil || e.Problem.Status != got.status || c.holdsKey(string(got.text)) {
+		e.Problem = api.Problem{Title: http.StatusText(got.status), Status: got.status}
+		if got.status < 400 {
 			e.Problem.Detail = "redirects are not followed"
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,9 +20,10 @@ import (
 )
 
 // logServer has a log and a clock. Like the real one it logs that its log is
-// read. One goroutine asks it at a time.
+// read.
 type logServer struct {
 	*httptest.Server
+	mu      sync.Mutex // guards the rest once it is asked
 	now     time.Time
 	entries []api.LogEntry
 	looks   int
@@ -42,6 +44,8 @@ func (s *logServer) add(id string, ago time.Duration) {
 }
 
 func (s *logServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.looks++
 	w.Header().Set("Content-Type", "application/json")
 	if len(s.refuse) > 0 {
@@ -86,6 +90,8 @@ func (s *logServer) follow(t *testing.T, f client.LogFilter, o client.Following,
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	c, err := client.New(s.URL, client.WithRetries(0), client.WithSleep(func(ctx context.Context, d time.Duration) error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		s.now = s.now.Add(d)
 		if len(happens) == 0 {
 			cancel()
@@ -197,6 +203,8 @@ func TestALongPastIsFollowedInParts(t *testing.T) {
 	if err != nil || len(got) != 12_002 || got[0] != "first" || got[12_001] != "last" || !slices.IsSorted(got[1:12_001]) {
 		t.Errorf("Follow = %d entries from %s to %s, %v", len(got), got[0], got[len(got)-1], err)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.looks > 220 {
 		t.Errorf("it took %d looks: pages are read more than once", s.looks)
 	}
@@ -239,16 +247,19 @@ func TestTheLogOfAServerIsFollowed(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	happen := func(n int) {
-		t.Helper()
+	happen := func(n int) error {
 		for range n {
 			if _, err := c.Tenant.Get(ctx); err != nil {
-				t.Fatal(err)
+				return err
 			}
 		}
+		return nil
 	}
-	happen(1)
-	const want = 120
+	if err := happen(1); err != nil {
+		t.Fatal(err)
+	}
+	const writers, each = 4, 60
+	failed := make(chan error, writers)
 	var got int
 	seen := make(map[string]bool)
 	for e, err := range c.Logs.Follow(ctx, client.LogFilter{}, client.Following{Past: 1, Every: time.Millisecond}) {
@@ -261,12 +272,19 @@ func TestTheLogOfAServerIsFollowed(t *testing.T) {
 		seen[e.ID] = true
 		switch got++; got {
 		case 1:
-			happen(want)
-		case 1 + want:
+			for range writers {
+				go func() { failed <- happen(each) }()
+			}
+		case 1 + writers*each:
+			for range writers {
+				if err := <-failed; err != nil {
+					t.Error(err)
+				}
+			}
 			cancel()
 		}
 	}
-	if got != 1+want {
-		t.Errorf("followed %d entries, want %d", got, 1+want)
+	if got != 1+writers*each {
+		t.Errorf("followed %d entries, want %d", got, 1+writers*each)
 	}
 }

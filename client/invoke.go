@@ -85,20 +85,17 @@ func (p Proxies) Invoke(ctx context.Context, key string, in ProxyCall) (ProxyAns
 	if p.caller.key != nil {
 		req.Header.Set(name(api.APIKey), p.caller.key())
 	}
-	resp, text, err := p.caller.send(r, req)
+	got, err := p.caller.send(r, req)
 	if err != nil {
 		return ProxyAnswer{}, err
 	}
-	destination, _ := strconv.Atoi(resp.Header.Get(name(api.ProxyDestinationStatus)))
+	destination, _ := strconv.Atoi(got.header.Get(name(api.ProxyDestinationStatus)))
 	var own struct {
-		Problem *api.Problem `json:"proxy_error"`
+		Problem json.RawMessage `json:"proxy_error"`
 	}
-	if destination == 0 && json.Unmarshal(text, &own) == nil && own.Problem != nil && own.Problem.Status == resp.StatusCode {
-		problem, err := json.Marshal(own.Problem)
-		if err != nil {
-			problem = nil
-		}
-		return ProxyAnswer{}, p.caller.refused(r, resp, problem)
+	if destination == 0 && got.status >= 400 && json.Unmarshal(got.text, &own) == nil && own.Problem != nil {
+		got.text = own.Problem
+		return ProxyAnswer{}, p.caller.refused(r, got)
 	}
-	return ProxyAnswer{Status: resp.StatusCode, DestinationStatus: destination, Header: resp.Header, Body: text}, nil
+	return ProxyAnswer{Status: got.status, DestinationStatus: destination, Header: got.header, Body: got.text}, nil
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"io"
 	"time"
@@ -86,16 +85,16 @@ entries of its own looks, and 'log list' has them.`,
 		if err != nil {
 			return err
 		}
-		print := printEntry
+		put := printEntry
 		if *asJSON {
-			print = printLine[api.LogEntry]
+			put = printLine[api.LogEntry]
 		}
 		if *follow {
 			past := *limit
 			if !c.Flags().Changed("limit") {
 				past = 10
 			}
-			return followLog(c, call, f, client.Following{Every: *interval, Past: int(min(past, 100))}, print)
+			return followLog(c, call, f, client.Following{Every: *interval, Past: int(min(past, 100))}, put)
 		}
 		n := uint(0)
 		for e, err := range call.Logs.List(c.Context(), f) {
@@ -109,7 +108,7 @@ entries of its own looks, and 'log list' has them.`,
 			if n++; n == 1 && !*asJSON {
 				printf(c.OutOrStdout(), entryForm, "TIME", "MESSAGE", "TYPE", "ENTITY", "ACTOR")
 			}
-			if err := print(c.OutOrStdout(), e); err != nil {
+			if err := put(c.OutOrStdout(), e); err != nil {
 				return err
 			}
 		}
@@ -118,7 +117,7 @@ entries of its own looks, and 'log list' has them.`,
 	return c
 }
 
-func followLog(c *cobra.Command, call *client.Client, f client.LogFilter, o client.Following, print func(io.Writer, api.LogEntry) error) error {
+func followLog(c *cobra.Command, call *client.Client, f client.LogFilter, o client.Following, put func(io.Writer, api.LogEntry) error) error {
 	ctx, stop := interruptible(c)
 	defer stop()
 	o.Trouble = func(err error) {
@@ -129,7 +128,7 @@ func followLog(c *cobra.Command, call *client.Client, f client.LogFilter, o clie
 		if err != nil {
 			return asUsage(err)
 		}
-		if err := print(c.OutOrStdout(), e); err != nil {
+		if err := put(c.OutOrStdout(), e); err != nil {
 			return err
 		}
 	}
@@ -143,16 +142,6 @@ const entryForm = "%-19s  %-28s  %-12s  %-36s  %s\n"
 func printEntry(w io.Writer, e api.LogEntry) error {
 	printf(w, entryForm, at(e.CreatedAt.Time), plain(e.Message), plain(e.EntityType), plain(e.EntityID), plain(cmp.Or(e.ActorID, e.ActorType)))
 	return nil
-}
-
-// printLine prints a value as one line of JSON.
-func printLine[T any](w io.Writer, v T) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return errors.New("the answer cannot be written as JSON")
-	}
-	_, err = io.WriteString(w, plainJSON(append(b, '\n')))
-	return err
 }
 
 func logTypesCommand() *cobra.Command {

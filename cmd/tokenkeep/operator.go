@@ -1,14 +1,10 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"iter"
 	"net/http"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -44,24 +40,6 @@ func operatorCommand(c *cobra.Command, run func(c *cobra.Command, call *admin.Cl
 	return c
 }
 
-// show prints a value.
-func show(c *cobra.Command, asJSON bool, v any, table func(w io.Writer, v any)) error {
-	if asJSON {
-		var b bytes.Buffer
-		e := json.NewEncoder(&b)
-		e.SetIndent("", "  ")
-		e.SetEscapeHTML(false)
-		if err := e.Encode(v); err != nil {
-			return errors.New("the answer cannot be written as JSON")
-		}
-		_, err := io.WriteString(c.OutOrStdout(), plainJSON(b.Bytes()))
-		return err
-	}
-	w := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
-	table(w, v)
-	return w.Flush()
-}
-
 // allPages goes through a list of the admin socket.
 func allPages[T any](c *cobra.Command, call *admin.Client, path string) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
@@ -84,13 +62,3 @@ func allPages[T any](c *cobra.Command, call *admin.Client, path string) iter.Seq
 		}
 	}
 }
-
-// tell shows on the error stream how far long work has come.
-func tell(c *cobra.Command) func(admin.Progress) error {
-	return func(p admin.Progress) error {
-		_, err := fmt.Fprintf(c.ErrOrStderr(), "… %s\n", p.Doing)
-		return err
-	}
-}
-
-func printf(w io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) }

@@ -216,9 +216,9 @@ is interrupted. It takes reactor:read, and every look is in the tenant's log.`,
 		if err != nil {
 			return err
 		}
-		print := printRun
+		put := printRun
 		if *asJSON {
-			print = printLine[api.Run]
+			put = printLine[api.Run]
 		}
 		ctx, stop := interruptible(c)
 		defer stop()
@@ -242,7 +242,7 @@ is interrupted. It takes reactor:read, and every look is in the tenant's log.`,
 				if seen[run.ID] {
 					continue
 				}
-				if err := print(c.OutOrStdout(), run); err != nil {
+				if err := put(c.OutOrStdout(), run); err != nil {
 					return err
 				}
 			}
