@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,7 +41,17 @@ func newLogServer(t *testing.T) *logServer {
 // add adds an entry that was stamped some time ago and comes to light now.
 func (s *logServer) add(id string, ago time.Duration) {
 	s.now = s.now.Add(time.Microsecond)
-	s.entries = append(s.entries, api.LogEntry{ID: id, CreatedAt: api.Time{Time: s.now.Add(-ago)}, Message: "Token created"})
+	s.insert(api.LogEntry{ID: id, CreatedAt: api.Time{Time: s.now.Add(-ago)}, Message: "Token created"})
+}
+
+func newestFirst(a, b api.LogEntry) int {
+	return cmp.Or(b.CreatedAt.Compare(a.CreatedAt.Time), strings.Compare(b.ID, a.ID))
+}
+
+// insert keeps the entries newest first.
+func (s *logServer) insert(e api.LogEntry) {
+	at, _ := slices.BinarySearchFunc(s.entries, e, newestFirst)
+	s.entries = slices.Insert(s.entries, at, e)
 }
 
 func (s *logServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -71,16 +82,13 @@ func (s *logServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			list = append(list, e)
 		}
 	}
-	slices.SortFunc(list, func(a, b api.LogEntry) int {
-		return 2*b.CreatedAt.Compare(a.CreatedAt.Time) + strings.Compare(b.ID, a.ID)
-	})
 	total := len(list)
 	list = list[min(total, (number-1)*size):min(total, number*size)]
 	_ = json.NewEncoder(w).Encode(api.List[api.LogEntry]{
 		Pagination: api.Pagination{TotalItems: int64(total), TotalPages: int64((total + size - 1) / size)}, Data: list,
 	})
 	s.now = s.now.Add(time.Microsecond)
-	s.entries = append(s.entries, api.LogEntry{ID: fmt.Sprint("look-", s.looks), TraceID: r.Header.Get("SVC-TRACE-ID"), CreatedAt: api.Time{Time: s.now}})
+	s.insert(api.LogEntry{ID: fmt.Sprint("look-", s.looks), TraceID: r.Header.Get("SVC-TRACE-ID"), CreatedAt: api.Time{Time: s.now}})
 }
 
 // follow follows the log while things happen, one between each two looks, and

@@ -170,6 +170,17 @@ func inputJSON(b []byte, err error) (json.RawMessage, error) {
 	return b, err
 }
 
+// onceFlag lets whoever got no answer run the same command again.
+func onceFlag(c *cobra.Command) (options func() []client.CallOption) {
+	key := c.Flags().String("idempotency-key", "", "name of this change, such as an order's: run again under it within a day, the command gets the first answer (default: a new one)")
+	return func() []client.CallOption {
+		if *key == "" {
+			return nil
+		}
+		return []client.CallOption{client.IdempotencyKey(*key)}
+	}
+}
+
 // deleted is what commands that remove something print.
 var deleted = &api.Health{Status: "deleted"}
 

@@ -38,31 +38,30 @@ func apiFlags(c *cobra.Command) (connect func(needsKey bool) (*client.Client, er
 	_ = c.RegisterFlagCompletionFunc("profile", completeProfiles)
 	inClear := c.Flags().Bool("in-clear", false, "call an http address that is not on this machine")
 	return func(needsKey bool) (*client.Client, error) {
-		p, err := chosenProfile(*name)
-		if err != nil {
-			return nil, err
-		}
 		variable := func(v string) string {
 			if *name != "" {
 				return "" // a flag named the profile
 			}
 			return os.Getenv(v)
 		}
+		key, err := keyOf(*keyFile, variable("TOKENKEEP_API_KEY"))
+		if err != nil {
+			return nil, err
+		}
+		var p profile
 		elsewhere, foreign := cmp.Or(*address, *data, variable("TOKENKEEP_URL")), false
+		if *name != "" || elsewhere == "" || key == "" && needsKey { // otherwise nothing of it would count
+			if p, err = chosenProfile(*name); err != nil {
+				return nil, err
+			}
+		}
 		if elsewhere != "" && elsewhere != p.URL {
 			foreign = p.Key != ""
 			p = profile{} // it is about another server
 		}
 		w := way{
-			key: cmp.Or(variable("TOKENKEEP_API_KEY"), p.Key), prefix: cmp.Or(*prefix, variable("TOKENKEEP_HEADER_PREFIX"), p.HeaderPrefix),
+			key: cmp.Or(key, p.Key), prefix: cmp.Or(*prefix, variable("TOKENKEEP_HEADER_PREFIX"), p.HeaderPrefix),
 			caFile: cmp.Or(*caFile, variable("TOKENKEEP_CA_FILE"), p.CAFile),
-		}
-		if *keyFile != "" {
-			b, err := os.ReadFile(*keyFile)
-			if err != nil {
-				return nil, &usageError{errors.New("the file given with --key-file cannot be read")}
-			}
-			w.key = strings.TrimSpace(string(b))
 		}
 		if *address == "" && *data != "" {
 			w.address, err = addressOf(c, *data)
@@ -73,13 +72,29 @@ func apiFlags(c *cobra.Command) (connect func(needsKey bool) (*client.Client, er
 			return nil, err
 		}
 		if w.key == "" && needsKey {
-			if foreign && *keyFile == "" {
+			if foreign {
 				return nil, errKeyElsewhere
 			}
 			return nil, errNoKey
 		}
 		return w.open()
 	}
+}
+
+// keyOf returns the key of a file or, without one, that of a variable.
+func keyOf(file, variable string) (string, error) {
+	if file == "" {
+		return variable, nil
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return "", &usageError{errors.New("the file given with --key-file cannot be read")}
+	}
+	key := strings.TrimSpace(string(b))
+	if key == "" {
+		return "", errNoKey
+	}
+	return key, nil
 }
 
 // way is how a server is called.

@@ -63,7 +63,7 @@ func readProfiles() (profiles, error) {
 	none := profiles{Profiles: map[string]profile{}}
 	path, err := profilesPath()
 	if err != nil {
-		return none, err
+		return none, nil // whoever has no home has no profiles
 	}
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -121,15 +121,11 @@ func (l profiles) write() error {
 // chosenProfile returns the profile that a flag or a variable names, or else
 // the one in use; the zero profile when there is none.
 func chosenProfile(flag string) (profile, error) {
-	name := cmp.Or(flag, os.Getenv("TOKENKEEP_PROFILE"))
-	if name == "" && os.Getenv("TOKENKEEP_URL") != "" && os.Getenv("TOKENKEEP_API_KEY") != "" {
-		return profile{}, nil // nothing of it would count
-	}
 	list, err := readProfiles()
 	if err != nil {
 		return profile{}, err
 	}
-	name = cmp.Or(name, list.InUse)
+	name := cmp.Or(flag, os.Getenv("TOKENKEEP_PROFILE"), list.InUse)
 	p, there := list.Profiles[name]
 	if !there && name != "" {
 		return profile{}, errNoProfile

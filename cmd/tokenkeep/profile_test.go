@@ -180,6 +180,7 @@ func TestWhatCountsBeforeAProfile(t *testing.T) {
 		"its own address once more":        {nil, []string{"--url", shop.URL}, shopKey, "", nil},
 		"one that is not there":            {nil, []string{"--profile", planted}, "", "", errNoProfile},
 		"a variable of nothing":            {map[string]string{"PROFILE": planted}, nil, "", "", errNoProfile},
+		"one that would not count":         {map[string]string{"PROFILE": planted, "URL": shop.URL, "API_KEY": "variable"}, nil, "variable", "", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for v, value := range want.variables {
@@ -196,6 +197,25 @@ func TestWhatCountsBeforeAProfile(t *testing.T) {
 				t.Errorf("printed a key: %+v", got)
 			}
 		})
+	}
+}
+
+// TestAServiceWithoutAHomeMayCall, with what flags and variables say.
+func TestAServiceWithoutAHomeMayCall(t *testing.T) {
+	desk(t)
+	t.Setenv("XDG_CONFIG_HOME", "")
+	t.Setenv("HOME", "")
+	server := listen(t, "SVC")
+	t.Setenv("TOKENKEEP_API_KEY", shopKey)
+	if got := given(t, "", "permission", "list", "--url", server.URL); got.code != 0 || server.heard() != shopKey {
+		t.Errorf("= %+v", got)
+	}
+	t.Setenv("TOKENKEEP_API_KEY", "")
+	if got := given(t, "", "permission", "list", "--url", server.URL); got.code != 2 || got.err != "tokenkeep: "+errNoKey.Error()+"\n" {
+		t.Errorf("without a key = %+v", got)
+	}
+	if got := given(t, shopKey, "profile", "add", "shop", "--url", server.URL); got.code != 3 || got.err != "tokenkeep: "+errNoConfigFolder.Error()+"\n" {
+		t.Errorf("profile add = %+v", got)
 	}
 }
 

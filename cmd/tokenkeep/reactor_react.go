@@ -49,6 +49,7 @@ func reactorReactCommand() *cobra.Command {
 	async := c.Flags().Bool("async", false, "start it, and do not wait")
 	callback := c.Flags().String("callback-url", "", "start it, and have the result sent there")
 	timeout := c.Flags().Duration("timeout", 0, "with --async or --callback-url, how long the code may run, from 10s to 3m30s (default 10s)")
+	once := onceFlag(c)
 	return apiCommand(c, func(c *cobra.Command, call *client.Client, ids []string) (any, error) {
 		in := api.React{CallbackURL: *callback, TimeoutMS: int(timeout.Milliseconds())}
 		if *args != "" {
@@ -59,9 +60,9 @@ func reactorReactCommand() *cobra.Command {
 			in.Args = b
 		}
 		if *async {
-			return call.Reactors.ReactAsync(c.Context(), ids[0], in)
+			return call.Reactors.ReactAsync(c.Context(), ids[0], in, once()...)
 		}
-		return call.Reactors.React(c.Context(), ids[0], in)
+		return call.Reactors.React(c.Context(), ids[0], in, once()...)
 	}, func(_ io.Writer, v any) {
 		if r, ok := v.(api.AsyncReactor); ok {
 			printf(c.OutOrStdout(), "%s\n", plain(r.AsyncReactorRequestID))

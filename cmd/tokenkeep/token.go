@@ -58,6 +58,7 @@ of cards.`,
 	c.Flags().StringVar(&in.FingerprintExpression, "fingerprint-expression", "", "expression for what makes two tokens equal (default: that of the type)")
 	deduplicate := c.Flags().Bool("deduplicate", false, "return an equal token instead of making another (default: the tenant's setting)")
 	c.Flags().StringVar(&in.ExpiresAt, "expires-at", "", "instant from which on the token is gone, such as 2030-12-31T00:00:00Z")
+	once := onceFlag(c)
 	return apiCommand(c, func(c *cobra.Command, call *client.Client, _ []string) (any, error) {
 		var err error
 		if in.Metadata, err = pairs(*metadata, errPair); err != nil {
@@ -78,7 +79,7 @@ of cards.`,
 		} else if in.Data, err = inputJSON(read(c)); err != nil {
 			return nil, err
 		}
-		return call.Tokens.Create(c.Context(), in)
+		return call.Tokens.Create(c.Context(), in, once()...)
 	}, showToken)
 }
 
@@ -201,12 +202,13 @@ other attributes are replaced. What it does not name stays.`,
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	read := inputFlag(c, "the merge patch, in JSON")
+	once := onceFlag(c)
 	return apiCommand(c, func(c *cobra.Command, call *client.Client, args []string) (any, error) {
 		patch, err := inputJSON(read(c))
 		if err != nil {
 			return nil, err
 		}
-		return call.Tokens.Update(c.Context(), args[0], patch)
+		return call.Tokens.Update(c.Context(), args[0], patch, once()...)
 	}, showToken)
 }
 
@@ -272,12 +274,13 @@ tokens are made, or none.`,
 		Args:    cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	read := inputFlag(c, "the JSON")
+	once := onceFlag(c)
 	return apiCommand(c, func(c *cobra.Command, call *client.Client, _ []string) (any, error) {
 		in, err := inputJSON(read(c))
 		if err != nil {
 			return nil, err
 		}
-		return call.Tokenize(c.Context(), in)
+		return call.Tokenize(c.Context(), in, once()...)
 	}, nil)
 }
 

@@ -195,6 +195,23 @@ func TestDocumentsFromTheCommandLine(t *testing.T) {
 	}
 }
 
+func TestACommandMayBeRunAgainUnderItsKey(t *testing.T) {
+	x, _ := besideServer(t, nil)
+	x.as(x.keys.PrivateKey)
+	for name, args := range map[string][]string{
+		"token create": {"token", "create", "--type", "token"}, "tokenize": {"tokenize"},
+	} {
+		first := x.done(`"Jane"`, append(args, "--idempotency-key", "order-1001")...)
+		if again := x.done(`"Jane"`, append(args, "--idempotency-key", "order-1001")...); again != first {
+			t.Errorf("%s again under its key printed\n%s\nand not\n%s", name, again, first)
+		}
+		if other := x.done(`"Jane"`, args...); other == first {
+			t.Errorf("%s without a key made nothing new", name)
+		}
+	}
+	x.refused(map[string]refusedCase{"no key": {[]string{"tokenize", "--idempotency-key", planted + " x"}, "1", 2, "the idempotency key must be of 1 to 200 visible ASCII characters: not valid"}})
+}
+
 func TestTheKeyAndTheAddressMayComeFromElsewhere(t *testing.T) {
 	x := openTill(t, "--header-prefix", "BT")
 	public := mustWrite(t, filepath.Join(t.TempDir(), "key"), x.keys.PublicKey+"\n")
