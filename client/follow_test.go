@@ -44,13 +44,13 @@ func (s *logServer) add(id string, ago time.Duration) {
 	s.insert(api.LogEntry{ID: id, CreatedAt: api.Time{Time: s.now.Add(-ago)}, Message: "Token created"})
 }
 
-func newestFirst(a, b api.LogEntry) int {
-	return cmp.Or(b.CreatedAt.Compare(a.CreatedAt.Time), strings.Compare(b.ID, a.ID))
+func oldestFirst(a, b api.LogEntry) int {
+	return cmp.Or(a.CreatedAt.Compare(b.CreatedAt.Time), strings.Compare(a.ID, b.ID))
 }
 
-// insert keeps the entries newest first.
+// insert keeps the entries oldest first.
 func (s *logServer) insert(e api.LogEntry) {
-	at, _ := slices.BinarySearchFunc(s.entries, e, newestFirst)
+	at, _ := slices.BinarySearchFunc(s.entries, e, oldestFirst)
 	s.entries = slices.Insert(s.entries, at, e)
 }
 
@@ -77,7 +77,7 @@ func (s *logServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	number, _ := strconv.Atoi(q.Get("page"))
 	size, _ := strconv.Atoi(q.Get("size"))
 	list := []api.LogEntry{}
-	for _, e := range s.entries {
+	for _, e := range slices.Backward(s.entries) {
 		if !e.CreatedAt.Before(from) && e.CreatedAt.Before(before) {
 			list = append(list, e)
 		}
