@@ -41,7 +41,8 @@ var (
 )
 
 // Invoke sends a request through the proxy of a key, once: only the caller knows
-// whether it may be sent again. A body without a Content-Type goes out as JSON.
+// whether it may be sent again. (A GET without a body is repeated by net/http
+// when a kept connection breaks.) A body without a Content-Type goes out as JSON.
 // It takes token:use, unless the proxy asks for no API key; the key is "" when
 // the call has a URL.
 //
@@ -56,7 +57,7 @@ func (p Proxies) Invoke(ctx context.Context, key string, in ProxyCall) (ProxyAns
 		method = http.MethodPost
 	}
 	r := row{method: "ANY", path: "/proxy"} // as errors name it
-	if in.Path != "" && in.Path[0] != '/' || strings.ContainsAny(in.Path, "?#") || strings.Contains(in.Query, "#") {
+	if in.Path != "" && in.Path[0] != '/' || strings.ContainsAny(in.Path, "?#") || strings.Contains(in.Query, "#") || leavesProxy(in.Path) {
 		return ProxyAnswer{}, errProxyCall
 	}
 	address := p.caller.base + "/proxy" + in.Path
@@ -67,6 +68,7 @@ func (p Proxies) Invoke(ctx context.Context, key string, in ProxyCall) (ProxyAns
 	if err != nil {
 		return ProxyAnswer{}, errProxyCall // the library's words quote the address
 	}
+	req.GetBody = nil // or net/http would send it again by itself when there is an Idempotency-Key
 	for name, values := range in.Header {
 		req.Header[http.CanonicalHeaderKey(name)] = append([]string(nil), values...)
 	}
@@ -98,4 +100,15 @@ func (p Proxies) Invoke(ctx context.Context, key string, in ProxyCall) (ProxyAns
 		return ProxyAnswer{}, p.caller.refused(r, got)
 	}
 	return ProxyAnswer{Status: got.status, DestinationStatus: destination, Header: got.header, Body: got.text}, nil
+}
+
+// leavesProxy reports whether a server on the way could take a path for one
+// outside of /proxy, which would turn the call into another one.
+func leavesProxy(path string) bool {
+	for segment := range strings.SplitSeq(strings.ReplaceAll(strings.ToLower(path), "%2e", "."), "/") {
+		if segment == "." || segment == ".." {
+			return true
+		}
+	}
+	return false
 }

@@ -66,6 +66,20 @@ func TestAnswersThroughAProxy(t *testing.T) {
 	}
 }
 
+// TestACallThroughAProxyIsNotRepeatedByTheTransport, which does so with a call
+// that has an Idempotency-Key for its destination, when a kept connection breaks.
+func TestACallThroughAProxyIsNotRepeatedByTheTransport(t *testing.T) {
+	f := newFake(t, answer{status: 200}, broken, fine)
+	c := f.client(t)
+	call := client.ProxyCall{Header: http.Header{"Idempotency-Key": {"order-1001"}}, Body: []byte("{}")}
+	if _, err := c.Proxies.Invoke(t.Context(), "k", call); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Proxies.Invoke(t.Context(), "k", call); !errors.Is(err, client.ErrUnavailable) || len(f.requests()) != 2 {
+		t.Errorf("Invoke = %v after %d requests, want ErrUnavailable after 2", err, len(f.requests()))
+	}
+}
+
 func TestCallsThroughAProxyThatAreNotSent(t *testing.T) {
 	f := newFake(t, fine)
 	c := f.client(t)
@@ -76,6 +90,8 @@ func TestCallsThroughAProxyThatAreNotSent(t *testing.T) {
 		"a path without its slash": {"k", client.ProxyCall{Path: "canary"}},
 		"a query in the path":      {"k", client.ProxyCall{Path: "/a?canary"}},
 		"a fragment":               {"k", client.ProxyCall{Query: "a#canary"}},
+		"a way out":                {"k", client.ProxyCall{Path: "/a/../../tokens/canary"}},
+		"an escaped way out":       {"k", client.ProxyCall{Path: "/%2E%2e/canary"}},
 		"a bad escape":             {"k", client.ProxyCall{Path: "/%zz-canary"}},
 		"a bad method":             {"k", client.ProxyCall{Method: "GET canary"}},
 		"a bad key":                {"k canary", client.ProxyCall{}},

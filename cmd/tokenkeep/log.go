@@ -111,6 +111,9 @@ entries of its own looks, and 'log list' has them.`,
 			if err := put(c.OutOrStdout(), e); err != nil {
 				return err
 			}
+			if !isTerminal(c.OutOrStdout()) {
+				tellCount(c, int(n))
+			}
 		}
 		return nil
 	}
