@@ -83,8 +83,12 @@ func TestEveryOperationHasACommand(t *testing.T) {
 		seen = nil
 		for _, more := range [][]string{nil, {"--json"}} {
 			args := append(strings.Fields(strings.ReplaceAll(line, "FILE", file)), more...)
-			if got := given(t, `{"nonce":"n"}`, args...); got.code != 0 {
+			got := given(t, `{"nonce":"n"}`, args...)
+			if got.code != 0 {
 				t.Errorf("tokenkeep %s = %d %s", line, got.code, got.err)
+			}
+			if strings.Contains(got.out+got.err, "\x1b") {
+				t.Errorf("tokenkeep %s paints", line)
 			}
 			if !slices.Contains(seen, o.Pattern) {
 				t.Errorf("tokenkeep %s calls %q, and %s is %s", line, seen, o.ID, o.Pattern)

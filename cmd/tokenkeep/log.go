@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 
@@ -123,10 +124,7 @@ entries of its own looks, and 'log list' has them.`,
 func followLog(c *cobra.Command, call *client.Client, f client.LogFilter, o client.Following, put func(io.Writer, api.LogEntry) error) error {
 	ctx, stop := interruptible(c)
 	defer stop()
-	o.Trouble = func(err error) {
-		_, sentence := explain(err)
-		printf(c.ErrOrStderr(), "… %s; looking again\n", sentence)
-	}
+	o.Trouble = func(err error) { tellTrouble(c, err) }
 	for e, err := range call.Logs.Follow(ctx, f, o) {
 		if err != nil {
 			return asUsage(err)
@@ -143,8 +141,8 @@ func followLog(c *cobra.Command, call *client.Client, f client.LogFilter, o clie
 const entryForm = "%-19s  %-28s  %-12s  %-36s  %s\n"
 
 func printEntry(w io.Writer, e api.LogEntry) error {
-	printf(w, entryForm, at(e.CreatedAt.Time), plain(e.Message), plain(e.EntityType), plain(e.EntityID), plain(cmp.Or(e.ActorID, e.ActorType)))
-	return nil
+	_, err := fmt.Fprintf(w, entryForm, at(e.CreatedAt.Time), plain(e.Message), plain(e.EntityType), plain(e.EntityID), plain(cmp.Or(e.ActorID, e.ActorType)))
+	return err
 }
 
 func logTypesCommand() *cobra.Command {

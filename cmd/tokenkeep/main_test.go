@@ -249,6 +249,14 @@ func TestNothingThatWasTypedIsRepeated(t *testing.T) {
 		{"token", "get", planted, "--data", filepath.Join(dir, planted)}, {"token", "get", planted, "--url", planted}, {"token", "list", "--url", "http://" + planted},
 		{"token", "list", "--limit", planted + "x"}, {"token", "search", "data:" + planted}, {"token", "search", planted, "--url", "ftp://" + planted},
 		{"token", "update", planted, "--data-file", filepath.Join(dir, planted)}, {"tokenize", planted}, {"tokenize", "--data-file", filepath.Join(dir, planted)},
+		{"profile", planted}, {"profile", "add", planted}, {"profile", "add", planted, "--url", planted}, {"profile", "use", planted}, {"profile", "remove", planted},
+		{"health", "--url", planted}, {"health", "--profile", planted}, {"health", "--url", "https://" + planted, "--ca-file", filepath.Join(dir, planted)},
+		{"log", planted}, {"log", "--from", planted}, {"log", "-f", "--interval", planted}, {"log", "-f", "--url", "http://" + planted},
+		{"session", "authorize", planted}, {"session", "authorize", "--expires-at", planted, "--url", "http://127.0.0.1:1"}, {"session", "revoke", planted},
+		{"proxy", "call", planted}, {"proxy", "call", "--proxy-key-file", filepath.Join(dir, planted)}, {"proxy", "call", "--destination", planted, "--header", planted},
+		{"proxy", "call", "--destination", planted, "--path", planted, "--url", "http://127.0.0.1:1"}, {"proxy", "replace", planted, "--name", planted},
+		{"reactor", "react", planted, "--args", filepath.Join(dir, planted)}, {"reactor", "result", planted, planted, "--wait", planted}, {"reactor", "update", planted},
+		{"tenant", "update", "--set", planted}, {"tenant", "delete", "self", planted}, {"permission", "list", planted}, {"permission", "list", "--type", planted},
 		{"detokenize", "--key-file", filepath.Join(dir, planted), "--url", "http://127.0.0.1:1"}, {"detokenize", "--header-prefix", planted + " ", "--url", "http://127.0.0.1:1"},
 	} {
 		got := call(t, args...)

@@ -68,6 +68,12 @@ func tellMore(c *cobra.Command) {
 	printf(c.ErrOrStderr(), "… there are more; --limit 0 lists all\n")
 }
 
+// tellTrouble tells why there was nothing to follow just now.
+func tellTrouble(c *cobra.Command, err error) {
+	_, sentence := explain(err)
+	printf(c.ErrOrStderr(), "… %s; looking again\n", sentence)
+}
+
 // upTo reads a list up to a limit, or to its end.
 func upTo[T any](c *cobra.Command, limit uint, list iter.Seq2[T, error]) (any, error) {
 	all := []T{}

@@ -223,10 +223,17 @@ is interrupted. It takes reactor:read, and every look is in the tenant's log.`,
 		ctx, stop := interruptible(c)
 		defer stop()
 		seen := make(map[string]bool)
-		for first := true; ; first = false {
+		for first := true; ; {
 			page, err := call.Reactors.RunsPage(ctx, args[0], 1, mostRuns)
 			if ctx.Err() != nil {
 				return nil // interrupted
+			}
+			if *follow && errors.Is(err, client.ErrUnavailable) {
+				tellTrouble(c, err)
+				if !wait(ctx, *interval) {
+					return nil
+				}
+				continue
 			}
 			if err != nil {
 				return asUsage(err)
@@ -246,7 +253,7 @@ is interrupted. It takes reactor:read, and every look is in the tenant's log.`,
 					return err
 				}
 			}
-			if seen = now; !*follow || !wait(ctx, *interval) {
+			if seen, first = now, false; !*follow || !wait(ctx, *interval) {
 				return nil
 			}
 		}
