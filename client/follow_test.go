@@ -201,19 +201,19 @@ func TestALongPastIsFollowedInParts(t *testing.T) {
 	from := s.now
 	s.add("first", 0)
 	s.now = s.now.Add(24 * time.Hour)
-	for i := range 12_000 {
+	for i := range 8_000 {
 		s.add(fmt.Sprintf("%05d", i), 0)
 		s.now = s.now.Add(time.Millisecond)
 	}
 	s.now = s.now.Add(50 * time.Second)
 	s.add("last", 0)
 	got, err := s.follow(t, client.LogFilter{From: from}, client.Following{})
-	if err != nil || len(got) != 12_002 || got[0] != "first" || got[12_001] != "last" || !slices.IsSorted(got[1:12_001]) {
-		t.Errorf("Follow = %d entries from %s to %s, %v", len(got), got[0], got[len(got)-1], err)
+	if err != nil || len(got) != 8_002 || got[0] != "first" || got[8_001] != "last" || !slices.IsSorted(got[1:8_001]) {
+		t.Errorf("Follow = %d entries, %v, or in another order", len(got), err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.looks > 220 {
+	if s.looks > 150 {
 		t.Errorf("it took %d looks: pages are read more than once", s.looks)
 	}
 }
