@@ -83,7 +83,7 @@ func (w *world) begin() {
 	var wg sync.WaitGroup
 	stopped := make(chan struct{})
 	for n := range clients {
-		c := &client{world: w, name: fmt.Sprint("client-", n), values: map[string]*value{}}
+		c := &client{world: w, name: fmt.Sprint("client-", n), home: n, values: map[string]*value{}}
 		w.clients = append(w.clients, c)
 		wg.Go(func() {
 			for {
@@ -183,6 +183,7 @@ func (w *world) quiet(what string, since time.Time) time.Duration {
 type client struct {
 	*world
 	name     string
+	home     int // the server that it asks first
 	n        int
 	values   map[string]*value // by token
 	sessions []string          // keys, of those that were authorized
@@ -367,7 +368,7 @@ func (c *client) ask(method, path, key, body, idempotencyKey string, status int,
 func (c *client) try(r *request, method, path, key, body, idempotencyKey string) keeptest.Answer {
 	trace := fmt.Sprintf("%s-%d-%d-%d", c.name, c.n, len(r.traces), rand.Uint32())
 	r.traces = append(r.traces, trace)
-	node := c.nodes[rand.IntN(len(c.nodes))]
+	node := c.nodes[(c.home+len(r.traces))%len(c.nodes)] // the next one when it must try again
 	out, err := http.NewRequest(method, node.URL+path, strings.NewReader(body))
 	if err != nil {
 		c.t.Error(err)

@@ -28,7 +28,7 @@ const (
 	scrubWait     = 200 * time.Millisecond
 	idleWait      = 5 * time.Second // for the next statement of a transaction
 	answerWait    = 5 * time.Second // for all answers of one round trip
-	againWait     = 3 * time.Second // from which on a lost connection is not replaced, but reported
+	againWait     = 3 * time.Second // from which on what failed is not tried again, but reported
 	choreWait     = 2 * answerWait  // for a statement that crosses tenants
 	tidyWait      = 10 * time.Minute
 	checkWait     = 24 * time.Hour

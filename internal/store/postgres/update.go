@@ -17,7 +17,8 @@ import (
 const commit = "COMMIT"
 
 const (
-	// attempts bounds how often the function of an update is run.
+	// attempts is how often the function of an update is run, whatever time
+	// that takes; and for againWait, however often that is.
 	attempts = 12
 	// quick is how many of them are made without waiting for a turn.
 	quick = 3
@@ -62,8 +63,8 @@ func (s *Store) update(ctx context.Context, tenant tenantKey, fn func(store.Tx) 
 			defer leave()
 		}
 		err := s.attempt(ctx, tenant, fn)
-		again := errors.Is(err, errAgain) || errors.Is(err, errLost) && time.Since(began) < againWait
-		if n == attempts || !again {
+		soon := time.Since(began) < againWait
+		if again := errors.Is(err, errAgain) && (soon || n < attempts) || errors.Is(err, errLost) && soon; !again {
 			return err
 		}
 		s.metrics.retries.Inc()
