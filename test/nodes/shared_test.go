@@ -2,11 +2,14 @@ package nodes_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httptrace"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -15,6 +18,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/admin"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
+	"github.com/tokenkeep/tokenkeep/internal/keyring/localkms"
 	"github.com/tokenkeep/tokenkeep/test/runtimetest"
 )
 
@@ -105,6 +109,68 @@ func TestKeysAreRotatedOnOneNodeWhileTheOtherServes(t *testing.T) {
 		}
 	}
 	w.sound(w.b)
+}
+
+// TestANewKEKIsGivenToAllBeforeOneUsesIt: nodes with files of their own, as the
+// runbook has it.
+func TestANewKEKIsGivenToAllBeforeOneUsesIt(t *testing.T) {
+	o := options{real: true, keyCache: 50 * time.Millisecond}
+	w := newTown(t, o)
+	old, err := os.ReadFile(w.kek)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.settings = map[string]string{"kek.file": filepath.Join(t.TempDir(), "kek.json")}
+	put := func(text []byte) {
+		t.Helper()
+		if err := errors.Join(os.WriteFile(o.settings["kek.file"]+".new", text, 0o600), os.Rename(o.settings["kek.file"]+".new", o.settings["kek.file"])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(old)
+	other := w.start(o, nil)
+	c := newCrowd(t, w.private.Key, w.a, other)
+	kept := c.more(20)
+	file, err := localkms.Open(w.kek)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := file.Primary()
+	added, err := file.Rotate() // which is what 'key add' does
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(w.kek)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(text)
+	kept = append(kept, c.more(20)...)
+	c.meanwhile(func() {
+		if _, err := w.a.Operator().Follow(t.Context(), http.MethodPost, "/keys/rotate-kek", nil, silent); err != nil {
+			t.Errorf("rotate-kek: %v", err)
+		}
+		if err := w.a.Operator().Call(t.Context(), http.MethodPost, "/keys/drop-kek", admin.DropKEK{ID: before}, nil); err != nil {
+			t.Errorf("drop-kek: %v", err)
+		}
+	})
+	for n, keks := range map[*keeptest.Server][]string{w.a: {added}, other: {before, added}} {
+		for _, id := range kept { // which makes it look for the key that it has not seen
+			n.Call(t, "GET", "/tokens/"+id, w.private.Key, "").Into(t, 200, new(api.Token))
+		}
+		var status admin.KeyStatus
+		if err := n.Operator().Call(t.Context(), http.MethodGet, "/keys", nil, &status); err != nil {
+			t.Fatal(err)
+		}
+		if status.Primary != added || !slices.Equal(status.KEKs, keks) || !slices.Equal(status.Tenants[0].KEKs, []string{added}) {
+			t.Errorf("the keys of a node = %+v, want %v, and everything wrapped by %s", status, keks, added)
+		}
+	}
+	kept = append(kept, c.more(20)...)
+	c.end()
+	for _, id := range kept {
+		other.Call(t, "GET", "/tokens/"+id, w.private.Key, "").Into(t, 200, new(api.Token))
+	}
 }
 
 // TestAKeyThatAnotherNodeIsAtWorkOn: while one node waits for the body of a
