@@ -98,21 +98,21 @@ func examplesOf(t *testing.T, page string) (list []example) {
 // paste one after the other: page, language and the words behind it; package
 // and test.
 var runBy = map[string]string{
-	"README.md console":              "test/readme TestTheSessionInTheReadmeWorks",
-	"README.md sh":                   "test/readme TestANewcomerGetsToAProxiedCall",
-	"docs/quickstart.md sh":          "test/readme TestANewcomerGetsToAProxiedCall",
-	"docs/quickstart.md sh code":     "test/readme TestANewcomerGetsToAProxiedCall",
-	"any page mermaid":               "test/pictures TestThePicturesCanBeDrawn",
-	"docs/operations.md sh first":    "cmd/tokenkeep TestTheFirstServerOfThePageStarts",
-	"docs/operations.md sh backup":   "cmd/tokenkeep TestTheCommandsOfThePageBackUpAndRestore",
-	"docs/clients.md ts":             "test/tsclient TestTheProgramOfThePageWorks",
-	"docs/clients.md go":             "test/readme TestTheGoProgramOfThePageWorks",
-	"docs/browser.md js server.mjs":  "test/tsclient TestTheShopOfThePageTakesACard",
-	"docs/browser.md html page.html": "test/tsclient TestTheShopOfThePageTakesACard",
-	"docs/browser.md js page.js":     "test/tsclient TestTheShopOfThePageTakesACard",
-	"client/typescript/README.md ts": "test/tsclient TestTheExampleOfThePackageCompiles",
-	"docs/operations.md sql":         "test/operations TestADumpOfTheOwnerOpensEveryToken",
-	"docs/operations.md sh dump":     "test/operations TestADumpOfTheOwnerOpensEveryToken",
+	"README.md console":                "test/readme TestTheSessionInTheReadmeWorks",
+	"README.md sh":                     "test/readme TestANewcomerGetsToAProxiedCall",
+	"docs/quickstart.md sh":            "test/readme TestANewcomerGetsToAProxiedCall",
+	"docs/quickstart.md sh code":       "test/readme TestANewcomerGetsToAProxiedCall",
+	"any page mermaid":                 "test/pictures TestThePicturesCanBeDrawn",
+	"docs/operations.md sh first":      "cmd/tokenkeep TestTheFirstServerOfThePageStarts",
+	"docs/operations.md sh backup":     "cmd/tokenkeep TestTheCommandsOfThePageBackUpAndRestore",
+	"docs/quickstart-typescript.md ts": "test/tsclient TestTheProgramOfThePageWorks",
+	"docs/quickstart-go.md go":         "client TestTheQuickStartIsWhatRuns",
+	"docs/browser.md js server.mjs":    "test/tsclient TestTheShopOfThePageTakesACard",
+	"docs/browser.md html page.html":   "test/tsclient TestTheShopOfThePageTakesACard",
+	"docs/browser.md js page.js":       "test/tsclient TestTheShopOfThePageTakesACard",
+	"client/typescript/README.md ts":   "test/tsclient TestTheExampleOfThePackageCompiles",
+	"docs/operations.md sql":           "test/operations TestADumpOfTheOwnerOpensEveryToken",
+	"docs/operations.md sh dump":       "test/operations TestADumpOfTheOwnerOpensEveryToken",
 }
 
 // What is done with a block.

@@ -17,12 +17,12 @@ import (
 
 var typed = regexp.MustCompile("(?s)```ts\n(.*?)```\n(?:\n```text\n(.*?)```\n)?")
 
-// TestTheProgramOfThePageWorks compiles the blocks of docs/clients.md as one
+// TestTheProgramOfThePageWorks compiles the blocks of docs/quickstart-typescript.md as one
 // program, runs it beside a developer's server, and compares what each of them
 // prints with what the page shows.
 func TestTheProgramOfThePageWorks(t *testing.T) {
 	in := install(t)
-	page, err := os.ReadFile("../../docs/clients.md")
+	page, err := os.ReadFile("../../docs/quickstart-typescript.md")
 	if err != nil {
 		t.Fatal(err)
 	}
