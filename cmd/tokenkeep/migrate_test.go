@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -32,14 +31,17 @@ type vault struct {
 	data    string
 	tenants []string
 	answers map[[2]string]string // by key and path
+	once    map[string]string    // by key, to a request with an idempotency key
 }
+
+const onceBody = `{"type":"token","data":"kept","expires_at":"2099-01-01T00:00:00+02:00"}`
 
 // fillVault makes a store with a row in every table, and stops its server.
 func fillVault(t *testing.T, cards int) *vault {
 	t.Helper()
 	keeptest.OnFiles(t)
 	o := openOffice(t)
-	v := &vault{data: o.server.Data, answers: map[[2]string]string{}}
+	v := &vault{data: o.server.Data, answers: map[[2]string]string{}, once: map[string]string{}}
 	ask := func(key, path string) {
 		answer := o.server.Call(t, http.MethodGet, path, key, "")
 		if answer.Status != http.StatusOK {
@@ -55,10 +57,9 @@ func fillVault(t *testing.T, cards int) *vault {
 		}
 		return answer
 	}
-	for n := range 2 {
-		tenant := o.server.Tenant(t)
-		v.tenants = append(v.tenants, tenant.Tenant.ID)
-		id := tenant.Tenant.ID
+	for range 2 {
+		id := o.server.Tenant(t).Tenant.ID
+		v.tenants = append(v.tenants, id)
 		key := o.server.Application(t, id, api.CreateApplication{Type: "private", Rules: []api.Rule{
 			{Container: "/", Transform: "reveal", Permissions: []string{"token:create", "token:read", "token:search"}},
 		}}).Key
@@ -68,7 +69,7 @@ func fillVault(t *testing.T, cards int) *vault {
 		made(manager, "/reactors", `{"name":"charge","code":"module.exports = async () => ({})","configuration":{"a":"b"}}`)
 		made(manager, "/proxies", `{"name":"payments","destination_url":"https://psp.example.com"}`)
 		made(o.server.Application(t, id, api.CreateApplication{Type: "public", Permissions: []string{"token:create"}}).Key, "/sessions", "")
-		made(key, "/tokens", `{"type":"token","data":"kept","expires_at":"2099-01-01T00:00:00+02:00"}`, api.Header(api.DefaultPrefix, api.IdempotencyKey), "once")
+		v.once[key] = made(key, "/tokens", onceBody, api.Header(api.DefaultPrefix, api.IdempotencyKey), "once").Body
 		var clients sync.WaitGroup
 		for c := range 4 {
 			clients.Go(func() {
@@ -88,16 +89,14 @@ func fillVault(t *testing.T, cards int) *vault {
 		for _, path := range []string{"/tokens?size=5", "/tokens?metadata.order=3&size=5"} {
 			ask(key, path)
 		}
-		for _, path := range []string{"/reactors", "/proxies", "/applications"} {
+		for _, path := range []string{"/reactors", "/proxies", "/applications", "/sessions"} {
 			ask(manager, path)
 		}
-		if n == 0 {
-			o.done("audit", "checkpoint", id) // of the other one, entries wait unsealed
-		}
+		o.done("audit", "checkpoint", id)
 	}
 	gone := o.server.Tenant(t).Tenant.ID
 	o.done("tenant", "delete", gone, "--yes")
-	if !strings.Contains(v.answers[[2]string{}]+fmt.Sprint(v.answers), `"123"`) {
+	if !strings.Contains(fmt.Sprint(v.answers), `"123"`) {
 		t.Fatal("there are no security codes to move")
 	}
 	if err := o.server.Stop(); err != nil {
@@ -130,15 +129,15 @@ func (v *vault) compare(t *testing.T, url string) {
 	if last, err := s.Operator().Follow(t.Context(), http.MethodPost, "/store/check", nil, nothing); err != nil || len(last.Found) > 0 {
 		t.Errorf("the check of the store on PostgreSQL = %v, %v", last.Found, err)
 	}
-	// It goes on from there.
-	key := ""
-	for asked := range v.answers {
-		if strings.HasPrefix(asked[1], "/tokens/") {
-			key = asked[0]
+	// It goes on from there: a request that is sent again, and a new one.
+	for key, want := range v.once {
+		got := s.Call(t, http.MethodPost, "/tokens", key, onceBody, api.Header(api.DefaultPrefix, api.IdempotencyKey), "once")
+		if got.Body != want || got.Header.Get(api.Header(api.DefaultPrefix, api.IdempotentReplayed)) == "" {
+			t.Errorf("a request that is sent again to PostgreSQL = %s %v, want %s", got, got.Header, want)
 		}
-	}
-	if got := s.Call(t, http.MethodPost, "/tokens", key, `{"type":"token","data":"later"}`); got.Status != http.StatusCreated {
-		t.Errorf("a create on PostgreSQL = %s", got)
+		if got := s.Call(t, http.MethodPost, "/tokens", key, `{"type":"token","data":"later"}`); got.Status != http.StatusCreated {
+			t.Errorf("a create on PostgreSQL = %s", got)
+		}
 	}
 }
 
@@ -321,180 +320,4 @@ func count(t *testing.T, data, statement string) (n int64) {
 		t.Fatal(err)
 	}
 	return n
-}
-
-func TestAMigrationOfWhatIsNotRightIsRefused(t *testing.T) {
-	good := fillVault(t, 5)
-	for name, test := range map[string]struct {
-		spoil string // a statement on the source
-		kek   string
-		code  int
-		want  string // in the last line
-		found string // in one before
-	}{
-		"another key": {kek: keyFile(t), code: 8, want: "not the key-encryption key of this installation"},
-		"a sealed value that was moved": {"UPDATE tokens SET data = (SELECT data FROM tokens AS x WHERE x.tenant_id = tokens.tenant_id AND x.id = 'card-1') WHERE id = 'card-0'", "", 6,
-			`sealed values in the data folder do not open; nothing was moved`, `found: token\.data in the row of tokens of tenant [0-9a-f-]{36} that was made at 2\d{3}-`},
-		"a grant that was changed": {"UPDATE applications SET rules = x'0102' WHERE type = 'private'", "", 6,
-			`sealed values in the data folder do not open; nothing was moved`, `found: application\.rules in the row of applications of tenant`},
-		"a log entry that was changed": {"UPDATE log SET message = 'Tenant updated' WHERE message = 'Tenant created'", "", 10,
-			`a tenant's log is not what was sealed: that of tenant [0-9a-f-]{36} in the data folder; nothing was moved`, `found: changed, batch 1, entry `},
-		"a counter that is wrong": {"UPDATE token_groups SET tokens = tokens + 1", "", 6, `the check of the store in the data folder found \d faults; nothing was moved`, "found: 1|found: 2|found: 4"},
-		"a keyset of another KEK": {"UPDATE keysets SET kek = 'local-00000000'", "", 8, "does not open the keys of a tenant", ""},
-		"a text with a NUL":       {"UPDATE applications SET name = 'a' || char(0) || 'b' WHERE type = 'public'", "", 1, `row \d+ of applications in the order of its key \(of tenant [0-9a-f-]{36}\) has a text that PostgreSQL cannot hold`, ""},
-		"an older schema":         {"PRAGMA user_version = 2", "", 1, "written by an older release: its schema is number 2, and this release has 3: start a server of this release on it once", ""},
-		"a newer schema":          {"PRAGMA user_version = 99", "", 5, "written by a newer release", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			data := filepath.Join(t.TempDir(), "data")
-			if err := os.Mkdir(data, 0o700); err != nil {
-				t.Fatal(err)
-			}
-			copyFile(t, filepath.Join(good.data, "tokenkeep.db"), filepath.Join(data, "tokenkeep.db"))
-			copyFile(t, kekOf(good.data), kekOf(data))
-			if test.spoil != "" {
-				edit(t, data, test.spoil)
-			}
-			if test.kek == "" {
-				test.kek = kekOf(data)
-			}
-			url := pgtest.Database(t)
-			t.Setenv("TOKENKEEP_STORE_URL", url)
-			got := call(t, "migrate-store", "--data", data, "--kek-file", test.kek)
-			lines := strings.Split(strings.TrimSpace(got.err), "\n")
-			if got.code != test.code || got.out != "" || !regexp.MustCompile(test.want).MatchString(lines[len(lines)-1]) {
-				t.Errorf("migrate-store = %d %q, want %d with %s", got.code, lines[len(lines)-1], test.code, test.want)
-			}
-			if test.found != "" && !regexp.MustCompile(test.found).MatchString(got.err) {
-				t.Errorf("migrate-store said\n%s\nwant %s", got.err, test.found)
-			}
-			if strings.Contains(got.err, "card-0") {
-				t.Error("a tenant's own word is in what it said")
-			}
-			if n, err := execute(t, url, moved); err == nil && n != 0 {
-				t.Errorf("%d rows were moved", n)
-			}
-		})
-	}
-}
-
-func TestAMigrationTakesAnEmptyDatabaseOrItsOwn(t *testing.T) {
-	v, other := fillVault(t, 5), fillVault(t, 1)
-	url := pgtest.Database(t)
-	t.Setenv("TOKENKEEP_STORE_URL", url)
-	refused := func(of *vault, code int, want string) {
-		t.Helper()
-		if got := call(t, of.args()...); got.code != code || !strings.Contains(got.err, want) || strings.Contains(got.err, url) {
-			t.Errorf("migrate-store = %+v, want %d with %s", got, code, want)
-		}
-	}
-	if got := call(t, v.args()...); got.code != 0 {
-		t.Fatalf("migrate-store = %+v", got)
-	}
-	refused(other, 15, "the database is not empty: a migration of another store, or of this one before it changed")
-	// A server on the old store makes it another one.
-	s := keeptest.Start(t, keeptest.Options{Data: v.data})
-	refused(v, 4, "in use by another process")
-	s.Tenant(t)
-	if err := s.Stop(); err != nil {
-		t.Fatal(err)
-	}
-	refused(v, 15, "or of this one before it changed")
-
-	fresh := pgtest.Database(t)
-	t.Setenv("TOKENKEEP_STORE_URL", fresh)
-	if err := keeptest.Start(t, keeptest.Options{StoreURL: fresh}).Stop(); err != nil { // it leaves a check value
-		t.Fatal(err)
-	}
-	refused(v, 15, "the database is not empty")
-
-	older := pgtest.Database(t)
-	t.Setenv("TOKENKEEP_STORE_URL", older)
-	for _, statement := range []string{"CREATE SCHEMA tokenkeep", "CREATE TABLE tokenkeep.installation (name text, value bytea)", "INSERT INTO tokenkeep.installation VALUES ('schema', '2')"} {
-		_, _ = execute(t, older, statement)
-	}
-	refused(v, 1, "the schema of the database is number 2, and this release has 3: empty the database")
-
-	t.Setenv("TOKENKEEP_STORE_URL", "")
-	refused(v, 1, "store.url is not set")
-	t.Setenv("TOKENKEEP_STORE_URL", pgtest.Database(t))
-	refused(&vault{data: t.TempDir()}, 3, "kek.file")
-	empty := &vault{data: filepath.Join(t.TempDir(), "data")}
-	if err := os.Mkdir(empty.data, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	copyFile(t, kekOf(v.data), kekOf(empty.data))
-	refused(empty, 1, "there is no embedded store in the data folder")
-}
-
-// TestACopyThatDiffersIsNotServed changes what has arrived before the rest does.
-func TestACopyThatDiffersIsNotServed(t *testing.T) {
-	v := fillVault(t, 5)
-	for name, statement := range map[string]string{
-		"a changed row":  "UPDATE tokenkeep.tokens SET containers = '[\"/other/\"]' WHERE id = 'card-1' RETURNING 1",
-		"a missing row":  "DELETE FROM tokenkeep.tokens WHERE id = 'card-1' RETURNING 1",
-		"another row":    "INSERT INTO tokenkeep.marks SELECT tenant_id, 'x', '' FROM tokenkeep.tenants LIMIT 1 RETURNING 1",
-		"another's slot": "INSERT INTO tokenkeep.log_counts SELECT tenant_id, entity_type, 7, 0 FROM tokenkeep.log_counts LIMIT 1 RETURNING 1",
-	} {
-		t.Run(name, func(t *testing.T) {
-			url := pgtest.Database(t)
-			t.Setenv("TOKENKEEP_STORE_URL", url)
-			if got := call(t, v.args()...); got.code != 0 {
-				t.Fatalf("migrate-store = %+v", got)
-			}
-			for _, change := range []string{statement,
-				"UPDATE tokenkeep.installation SET value = convert_to((convert_from(value, 'UTF8')::jsonb - 'complete')::text, 'UTF8') WHERE name = 'migration' RETURNING 1"} {
-				if _, err := execute(t, url, change); err != nil {
-					t.Fatal(err)
-				}
-			}
-			got := call(t, v.args()...)
-			if got.code != 17 || !strings.Contains(got.err, "the copy is not the same as its source: ") || !strings.Contains(got.err, "empty the database and begin again") {
-				t.Errorf("migrate-store = %+v, want 17", got)
-			}
-			v.unserved(t)
-		})
-	}
-}
-
-// TestTheCommandsOfThePageMoveTheStore runs the lines of docs/operations.md as
-// an operator does: a stop, the move, a start on the database.
-func TestTheCommandsOfThePageMoveTheStore(t *testing.T) {
-	text, err := os.ReadFile(page("operations.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, section, _ := strings.Cut(string(text), "\n### Moving from the embedded store\n")
-	section, _, _ = strings.Cut(section, "\n## ")
-	dir, kek := t.TempDir(), keyFile(t)
-	data := filepath.Join(dir, "data")
-	config := mustWrite(t, filepath.Join(dir, "tokenkeep.yaml"), "addr: 127.0.0.1:0\ndata: "+data+"\nkek.file: "+kek+"\n")
-	p := start(t, "serve", "--config", config)
-	if got := call(t, "tenant", "create", "acme", "--data", data); got.code != 0 {
-		t.Fatalf("tenant create = %+v", got)
-	}
-	p.end()
-	mustWrite(t, config, "addr: 127.0.0.1:0\ndata: "+data+"\nkek.file: "+kek+"\nstore.url_file: "+mustWrite(t, filepath.Join(dir, "url"), pgtest.Database(t))+"\n")
-	places := strings.NewReplacer("/etc/tokenkeep/tokenkeep.yaml", config, "/var/lib/tokenkeep", data)
-	ran := 0
-	for line := range strings.Lines(section) {
-		command, ok := strings.CutPrefix(line, "    tokenkeep ")
-		if !ok {
-			continue
-		}
-		ran++
-		command, _, _ = strings.Cut(command, "#")
-		args := strings.Fields(places.Replace(command))
-		if args[0] == "serve" {
-			start(t, args...)
-		} else if got := call(t, args...); got.code != 0 {
-			t.Fatalf("tokenkeep %s = %+v", command, got)
-		}
-	}
-	if ran != 3 {
-		t.Errorf("ran %d commands of the page, want three", ran)
-	}
-	if got := call(t, "tenant", "list", "--data", data); got.code != 0 || !strings.Contains(got.out, "acme") {
-		t.Errorf("after the move: %+v", got)
-	}
 }

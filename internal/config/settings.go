@@ -71,8 +71,8 @@ var settings = []Setting{
 		Name: "store.reserve", Doc: "Bytes of the data folder's disk that the embedded store keeps for its log, so that reads go on when the disk is full; 0 keeps none.", Default: "67108864",
 		set: func(c *Config, v string) error {
 			n, err := strconv.ParseInt(v, 10, 64)
-			if err != nil || n < 0 || n > 16<<30 || n > 0 && n < 1<<20 {
-				return errors.New("must be 0 or a number of bytes from 1048576 to 17179869184")
+			if err != nil || n < 0 || n > 16<<30 || n > 0 && n < 16<<20 {
+				return errors.New("must be 0 or a number of bytes from 16777216 to 17179869184")
 			}
 			c.StoreReserve = n
 			return nil

@@ -73,16 +73,16 @@ func within(t *testing.T, what string, happened func() bool) {
 // reserve begins and then to its end, and makes room again, twice.
 func TestOnAFullDiskWritesAreRefusedAndReadsGoOn(t *testing.T) {
 	keeptest.OnFiles(t)
-	disk := smallDisk(t, 32<<20)
+	disk := smallDisk(t, 72<<20)
 	data, filler, end := filepath.Join(disk, "data"), filepath.Join(disk, "filler"), filepath.Join(disk, "end")
-	const reserve = 4 << 20
+	const reserve = 16 << 20
 	o := keeptest.Options{Data: data, Settings: map[string]string{"store.reserve": fmt.Sprint(reserve)}}
 	k := keeptest.Start(t, o)
 	tenant := k.Tenant(t)
 	key := k.Application(t, tenant.Tenant.ID, api.CreateApplication{Type: "private", Rules: []api.Rule{
 		{Container: "/", Transform: "reveal", Permissions: []string{"token:create", "token:read", "token:delete"}},
 	}}).Key
-	value := string(bytes.Repeat([]byte("x"), 64<<10))
+	value := string(bytes.Repeat([]byte("x"), 256<<10))
 	made, reads := 0, 0
 	create := func() keeptest.Answer {
 		return k.Call(t, http.MethodPost, "/tokens", key, fmt.Sprintf(`{"id":"token-%d","type":"token","data":%q}`, made, value))
@@ -94,8 +94,8 @@ func TestOnAFullDiskWritesAreRefusedAndReadsGoOn(t *testing.T) {
 		}
 		got.CheckProblem(t)
 	}
-	read := func(n int) keeptest.Answer {
-		got := k.Call(t, http.MethodGet, fmt.Sprintf("/tokens/token-%d", n), key, "")
+	read := func(id string) keeptest.Answer {
+		got := k.Call(t, http.MethodGet, "/tokens/"+id, key, "")
 		if got.Status == http.StatusOK {
 			reads++
 		}
@@ -104,7 +104,7 @@ func TestOnAFullDiskWritesAreRefusedAndReadsGoOn(t *testing.T) {
 	readAll := func(when string) {
 		t.Helper()
 		for n := range made {
-			if got := read(n); got.Status != http.StatusOK || !strings.Contains(got.Body, value) {
+			if got := read(fmt.Sprintf("token-%d", n)); got.Status != http.StatusOK || !strings.Contains(got.Body, value) {
 				t.Fatalf("%s: token %d of %d, which was acknowledged: status %d", when, n, made, got.Status)
 			}
 		}
@@ -115,7 +115,10 @@ func TestOnAFullDiskWritesAreRefusedAndReadsGoOn(t *testing.T) {
 		return rest[:1]
 	}
 
-	ballast(t, filler, 14<<20)
+	if got := k.Call(t, http.MethodPost, "/tokens", key, `{"id":"small","type":"token","data":"little"}`); got.Status != http.StatusCreated {
+		t.Fatalf("create = %s", got)
+	}
+	ballast(t, filler, 34<<20)
 	for round := range 2 {
 		var got keeptest.Answer
 		for got = create(); got.Status == http.StatusCreated; got = create() {
@@ -128,7 +131,7 @@ func TestOnAFullDiskWritesAreRefusedAndReadsGoOn(t *testing.T) {
 		}
 		readAll("on the full disk")
 		for n := range 200 {
-			if got := read(n % made); got.Status != http.StatusOK {
+			if got := read("small"); got.Status != http.StatusOK {
 				t.Fatalf("read %d on the full disk: %s", n, got)
 			}
 		}
@@ -143,12 +146,12 @@ func TestOnAFullDiskWritesAreRefusedAndReadsGoOn(t *testing.T) {
 
 		// Somebody else takes the rest: now nothing can be logged, so nothing
 		// is read.
-		for n := 0; read(0).Status == http.StatusOK; n++ {
-			if ballast(t, end, 32<<20); n == 5000 {
+		for n := 0; read("small").Status == http.StatusOK; n++ {
+			if ballast(t, end, 72<<20); n == 5000 {
 				t.Fatal("reads go on without room for their log")
 			}
 		}
-		refused(read(0), "a read without room for its log")
+		refused(read("small"), "a read without room for its log")
 		if ready() != http.StatusServiceUnavailable {
 			t.Error("/readyz does not say that nothing is served")
 		}
@@ -169,7 +172,7 @@ func TestOnAFullDiskWritesAreRefusedAndReadsGoOn(t *testing.T) {
 			t.Error("/readyz says 503 with room again")
 		}
 		if round == 0 {
-			ballast(t, filler, 6<<20)
+			ballast(t, filler, 18<<20)
 		}
 	}
 
@@ -204,15 +207,15 @@ func TestOnAFullDiskWritesAreRefusedAndReadsGoOn(t *testing.T) {
 // on a full disk does: it must not use up what is left for the log.
 func TestAStoreThatFindsNoRoomForItsReserveBeginsAsOnAFullDisk(t *testing.T) {
 	keeptest.OnFiles(t)
-	disk := smallDisk(t, 16<<20)
+	disk := smallDisk(t, 48<<20)
 	data, filler := filepath.Join(disk, "data"), filepath.Join(disk, "filler")
 	k := keeptest.Start(t, keeptest.Options{Data: data})
 	key := k.Tenant(t).Application.Key
 	if err := k.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	ballast(t, filler, 8<<20)
-	k = keeptest.Start(t, keeptest.Options{Data: data, Settings: map[string]string{"store.reserve": fmt.Sprint(4 << 20)}})
+	ballast(t, filler, 20<<20)
+	k = keeptest.Start(t, keeptest.Options{Data: data, Settings: map[string]string{"store.reserve": fmt.Sprint(16 << 20)}})
 	create := func() int {
 		return k.Call(t, http.MethodPost, "/applications", key, `{"name":"a","type":"private","permissions":["token:create"]}`).Status
 	}

@@ -112,6 +112,7 @@ var runBy = map[string]string{
 	"docs/browser.md js page.js":       "test/tsclient TestTheShopOfThePageTakesACard",
 	"client/typescript/README.md ts":   "test/tsclient TestTheExampleOfThePackageCompiles",
 	"docs/operations.md sql":           "test/operations TestADumpOfTheOwnerOpensEveryToken",
+	"docs/operations.md sh move":       "cmd/tokenkeep TestTheCommandsOfThePageMoveTheStore",
 	"docs/operations.md sh dump":       "test/operations TestADumpOfTheOwnerOpensEveryToken",
 }
 

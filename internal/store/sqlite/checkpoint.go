@@ -19,12 +19,12 @@ type checkpointer struct {
 	conn       *conn
 	wal        string
 	soft, hard int64
-	full       *atomic.Bool // the disk is: the log must stay short
+	reserve    *reserve
 	metrics    *metrics
 
-	// The size of the log after the last commit, and those at which the next
-	// steps are due; the writer's own.
-	size, copyAt, waitAt int64
+	// The size of the log after the last commit, those at which the next steps
+	// are due, and how far these are apart; the writer's own.
+	size, copyAt, waitAt, step int64
 
 	mu         sync.Mutex  // serializes checkpoints
 	unscrubbed atomic.Bool // the log still holds what was destroyed
@@ -42,13 +42,13 @@ const (
 	scrubAgain     = time.Second
 )
 
-func newCheckpointer(path string, o Options, full *atomic.Bool, m *metrics) (*checkpointer, error) {
+func newCheckpointer(path string, o Options, r *reserve, m *metrics) (*checkpointer, error) {
 	c, err := connect(path, o, false, 1<<10, checkpointWait)
 	if err != nil {
 		return nil, err
 	}
 	k := &checkpointer{
-		conn: c, wal: path + "-wal", soft: o.WALSoftBytes, hard: o.WALHardBytes, full: full, metrics: m,
+		conn: c, wal: path + "-wal", soft: o.WALSoftBytes, hard: o.WALHardBytes, reserve: r, metrics: m,
 		copyAt: o.WALSoftBytes, waitAt: o.WALHardBytes,
 		wake: make(chan struct{}, 1), stopping: make(chan struct{}), done: make(chan struct{}),
 	}
@@ -69,12 +69,13 @@ func (k *checkpointer) committed() {
 	size := info.Size()
 	k.metrics.walBytes.Set(float64(size))
 	soft, hard, mode := k.soft, k.hard, "RESTART"
-	if k.full.Load() {
+	if k.reserve.full.Load() {
 		soft, hard, mode = min(soft, fullSoft), min(hard, fullHard), "TRUNCATE"
 	}
-	if size < k.size { // it started over
+	if size < k.size || soft < k.step { // it started over, or must stay short from here on
 		k.copyAt, k.waitAt = soft, hard
 	}
+	k.step = soft
 	k.size = size
 	switch {
 	case size > k.waitAt && !k.held.Load():
@@ -89,12 +90,6 @@ func (k *checkpointer) committed() {
 // The bounds of the log on a full disk, where it must not take the room that
 // is left for entries.
 const fullSoft, fullHard = 1 << 20, 4 << 20
-
-// squeeze gives the room that the log takes back to the disk, as far as it can.
-func (k *checkpointer) squeeze() {
-	k.checkpoint("TRUNCATE")
-	k.copyAt, k.waitAt = fullSoft, fullHard
-}
 
 func (k *checkpointer) background() {
 	select {
@@ -134,12 +129,21 @@ func (k *checkpointer) scrub() {
 
 // checkpoint copies what it can and reports whether it did all that its mode
 // asks for. It cannot fail in a way that loses anything: what it does not copy
-// stays in the log, and a later one copies it.
+// stays in the log, and a later one copies it. It is often the first to find
+// the disk full; then the log is still short, and the reserve goes a long way.
 func (k *checkpointer) checkpoint(mode string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	result := "ok"
-	err := k.conn.query(context.Background(), "PRAGMA wal_checkpoint("+mode+")", nil, func(row []driver.Value) (bool, error) {
+	result, err := k.try(mode)
+	if k.reserve.spend(err) {
+		result, _ = k.try(mode)
+	}
+	return result == "ok"
+}
+
+func (k *checkpointer) try(mode string) (result string, err error) {
+	result = "ok"
+	err = k.conn.query(context.Background(), "PRAGMA wal_checkpoint("+mode+")", nil, func(row []driver.Value) (bool, error) {
 		if whole(row[0]) != 0 {
 			result = "busy"
 		}
@@ -149,7 +153,7 @@ func (k *checkpointer) checkpoint(mode string) bool {
 		result = "failed"
 	}
 	k.metrics.checkpoints.WithLabelValues(mode, result).Inc()
-	return result == "ok"
+	return result, err
 }
 
 func (k *checkpointer) stop() {

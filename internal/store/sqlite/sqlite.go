@@ -152,7 +152,7 @@ func Open(ctx context.Context, dir string, o Options) (_ *Store, err error) {
 		_ = writing.close()
 		return nil, err
 	}
-	if s.checkpointer, err = newCheckpointer(path, o, &s.reserve.full, m); err != nil {
+	if s.checkpointer, err = newCheckpointer(path, o, s.reserve, m); err != nil {
 		_ = writing.close()
 		return nil, err
 	}

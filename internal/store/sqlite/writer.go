@@ -136,7 +136,7 @@ func (w *writer) commit(group []*update) {
 	outcomes, err := w.transaction(live)
 	if err != nil && len(live) > 1 {
 		w.metrics.groupsSplit.Inc()
-		w.spend(err)
+		w.reserve.spend(err)
 		for _, u := range live {
 			w.answer(u, w.alone(u))
 		}
@@ -147,22 +147,11 @@ func (w *writer) commit(group []*update) {
 	}
 	w.metrics.groupSize.Observe(float64(len(live)))
 	for i, u := range live {
-		if w.spend(outcomes[i].err) {
+		if w.reserve.spend(outcomes[i].err) {
 			outcomes[i] = w.alone(u) // nothing of it was kept
 		}
 		w.answer(u, outcomes[i])
 	}
-}
-
-// spend gives the reserve up if an update found the disk full, and reports
-// whether that made room. The write-ahead log, which could perhaps not be
-// copied into the database for want of it, is.
-func (w *writer) spend(err error) bool {
-	if !w.reserve.spend(err) {
-		return false
-	}
-	w.checkpointer.squeeze()
-	return true
 }
 
 // alone runs an update in a transaction of its own, and once more if that
@@ -173,7 +162,7 @@ func (w *writer) alone(u *update) outcome {
 		if err != nil {
 			outcomes = []outcome{{err: err}}
 		}
-		if !w.spend(outcomes[0].err) {
+		if !w.reserve.spend(outcomes[0].err) {
 			return outcomes[0]
 		}
 	}
