@@ -123,11 +123,15 @@ func (h hangUp) HandleCancel(context.Context) { _ = h.conn.Close() }
 func (hangUp) HandleUnwatchAfterCancel()      {}
 
 // doubtName is where a connection notes a warning of the server. With a commit
-// that means: somebody made it stop waiting for its standby.
+// that means: somebody made it stop waiting for its standby. At other times it
+// means nothing to us.
 const doubtName = "tokenkeep.doubt"
 
-// doubtful says whether there was such a warning.
-func doubtful(c *pgx.Conn) bool { return c.PgConn().CustomData()[doubtName] != nil }
+func trust(c *pgconn.PgConn)         { delete(c.CustomData(), doubtName) }
+func doubtful(c *pgconn.PgConn) bool { return c.CustomData()[doubtName] != nil }
+
+// errDoubt says that a commit came with such a warning.
+var errDoubt = fmt.Errorf("postgres: the server warned of a commit: %w", errLost)
 
 // ownerPool is for what crosses tenants and for the installation itself.
 func ownerPool(ctx context.Context, c *pgxpool.Config, o Options, r *release) (*pgxpool.Pool, error) {
@@ -207,7 +211,12 @@ func catchUp(ctx context.Context, c *pgconn.PgConn, turn chan struct{}) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	return c.Exec(ctx, syncCommit+"SELECT pg_logical_emit_message(true, 'tokenkeep', '')").Close()
+	trust(c)
+	err := c.Exec(ctx, syncCommit+"SELECT pg_logical_emit_message(true, 'tokenkeep', '')").Close()
+	if err == nil && doubtful(c) {
+		err = errDoubt
+	}
+	return err
 }
 
 // script runs statements that are not worth keeping prepared.

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/tokenkeep/tokenkeep/internal/store"
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres"
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres/pgtest"
@@ -132,5 +134,29 @@ func TestACommitThatTheStandbyLacksIsNotReported(t *testing.T) {
 				t.Errorf("the token, when the standby is back: %v", err)
 			}
 		})
+	}
+}
+
+// TestAWarningAtTheBeginningIsNoDoubt has the server warn with every new
+// connection, as it does after an upgrade of the C library.
+func TestAWarningAtTheBeginningIsNoDoubt(t *testing.T) {
+	t.Parallel()
+	c := pgtest.Start(t, pgtest.Options{NoSync: true})
+	if statement(t, c, "SELECT current_setting('server_version_num')::int >= 150000") != "t" {
+		t.Skip("this server does not warn of collations")
+	}
+	statement(t, c, "UPDATE pg_database SET datcollversion = 'another' WHERE datname = 'postgres'")
+	if out, err := c.Command("psql", "postgres", "-Atc", "SELECT 1").CombinedOutput(); err != nil || !strings.Contains(string(out), "WARNING") {
+		t.Fatalf("the server does not warn: %s, %v", out, err)
+	}
+	registry := prometheus.NewPedanticRegistry()
+	s := open(t, c.URL("postgres"), postgres.Options{Metrics: registry})
+	for range 3 {
+		if err := storetest.InsertToken(t.Context(), s, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := metric(t, registry, "tokenkeep_store_unanswered_commits_total"); n != 0 {
+		t.Errorf("%v commits were taken for unanswered", n)
 	}
 }

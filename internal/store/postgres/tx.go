@@ -341,6 +341,7 @@ func exchange(ctx context.Context, c *pgxpool.Conn, tenant tenantKey, opening st
 		}
 		batch.Queue(s.text, append([]any{key}, s.args...)...)
 	}
+	trust(c.Conn().PgConn())
 	results := c.SendBatch(ctx, &batch)
 	defer func() { _ = results.Close() }()
 	if opening != "" {
@@ -358,9 +359,9 @@ func exchange(ctx context.Context, c *pgxpool.Conn, tenant tenantKey, opening st
 	if err := results.Close(); err != nil {
 		return stepError(c, step{doing: "end round trip"}, err)
 	}
-	if doubtful(c.Conn()) {
+	if steps[len(steps)-1].text == commit && doubtful(c.Conn().PgConn()) {
 		_ = c.Conn().Close(ctx)
-		return fmt.Errorf("postgres: the server warned of a commit: %w", errLost)
+		return errDoubt
 	}
 	return nil
 }
