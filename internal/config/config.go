@@ -56,6 +56,7 @@ type Config struct {
 	DrainTimeout      time.Duration
 
 	MetricsAddr string
+	APIPage     bool
 
 	AllowHTTP     bool
 	AllowHosts    []string

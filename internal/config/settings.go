@@ -158,6 +158,9 @@ var settings = []Setting{
 	text("metrics_addr", "Address for /metrics alone. Without it, /metrics is served beside the API.",
 		"", func(c *Config) *string { return &c.MetricsAddr }, isAddress),
 
+	flag("api_page", "Serves a page at /docs on which the API is read and tried. It shows nothing of any tenant; without it the description at /openapi.json stays.",
+		"true", func(c *Config) *bool { return &c.APIPage }),
+
 	flag("allow_http", "Lets destinations of tenants be http:// and use port 80: what is sent there can be read on the way.",
 		"false", func(c *Config) *bool { return &c.AllowHTTP }),
 	{

@@ -106,9 +106,9 @@ func plant(t *testing.T, client *http.Client, base, pattern, key string, see fun
 }
 
 // givesBack tells whether a successful answer is one that is there to show
-// what was put away before.
+// what was put away before, or the description, whose examples have the number.
 func givesBack(request, answer string) bool {
-	for _, row := range []string{"GET/tokens", "GET/v2/tokens", "POST/detokenize"} {
+	for _, row := range []string{"GET/tokens", "GET/v2/tokens", "POST/detokenize", "GET/openapi."} {
 		if strings.HasPrefix(request, row) && strings.HasPrefix(answer, "HTTP/1.1 200 ") {
 			return true
 		}

@@ -25,6 +25,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/tokenkeep/tokenkeep/internal/admin"
+	"github.com/tokenkeep/tokenkeep/internal/apidoc"
 	"github.com/tokenkeep/tokenkeep/internal/config"
 	"github.com/tokenkeep/tokenkeep/internal/endpoint"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
@@ -169,7 +170,9 @@ func newRegistry(version string) *prometheus.Registry {
 
 // routes are the rows of the API.
 func (s *Server) routes() []httpapi.Route {
-	rows := append(endpoint.Routes(s.endpoints()), s.options.Routes...)
+	rows := endpoint.Routes(s.endpoints())
+	rows = append(rows, apidoc.Routes(apidoc.Options{HeaderPrefix: s.config.HeaderPrefix, Release: s.options.Version, Page: s.config.APIPage})...)
+	rows = append(rows, s.options.Routes...)
 	if s.config.MetricsAddr == "" {
 		rows = append(rows, s.metricsRoute())
 	}

@@ -101,7 +101,10 @@ var table = map[string]row{
 }
 
 // open rows are for everybody, and for the operator's tools.
-var open = map[string]int{"GET /healthz": 200, "GET /readyz": 200, "GET /metrics": 200}
+var open = map[string]int{
+	"GET /healthz": 200, "GET /readyz": 200, "GET /metrics": 200,
+	"GET /openapi.json": 200, "GET /openapi.yaml": 200, "GET /docs": 200, "GET /docs/{file}": 404,
+}
 
 // elsewhere are rows that say themselves who may call, with the test of that.
 var elsewhere = map[string]string{"* /proxy/{rest...}": "test/proxy, TestWhoMayCallAProxy"}

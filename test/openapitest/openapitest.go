@@ -69,6 +69,9 @@ var load = sync.OnceValues(func() (*Document, error) {
 	if err != nil {
 		return nil, fmt.Errorf("narrowed: %w", err)
 	}
+	for _, media := range []string{"text/html", "text/css", "text/javascript"} {
+		openapi3filter.RegisterBodyDecoder(media, openapi3filter.PlainBodyDecoder)
+	}
 	d := &Document{requests: requests, responses: responses, mux: http.NewServeMux()}
 	for _, o := range d.Operations() {
 		d.mux.Handle(o.Pattern, http.NotFoundHandler())

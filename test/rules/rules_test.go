@@ -31,11 +31,12 @@ var mayImport = map[string][]string{
 		"internal/sandbox", "internal/server", "internal/store", "internal/store/sqlite", "internal/store/transfer", "internal/token"},
 
 	"internal/keeptest": {"api", "internal/admin", "internal/config", "internal/httpapi", "internal/sandbox", "internal/server", "internal/store/postgres/pgtest"},
-	"internal/server": {"api", "internal/access", "internal/admin", "internal/audit", "internal/backup", "internal/config", "internal/directory", "internal/egress", "internal/endpoint",
+	"internal/server": {"api", "internal/access", "internal/admin", "internal/apidoc", "internal/audit", "internal/backup", "internal/config", "internal/directory", "internal/egress", "internal/endpoint",
 		"internal/fault", "internal/httpapi", "internal/idempotency", "internal/jsonvalue", "internal/keyring", "internal/keyring/localkms", "internal/proxy", "internal/reactor", "internal/sandbox",
 		"internal/script", "internal/secret", "internal/store",
 		"internal/store/postgres", "internal/store/sqlite", "internal/store/transfer", "internal/token"},
 	"internal/admin":  {"api"},
+	"internal/apidoc": {"api", "internal/access", "internal/fault", "internal/httpapi"},
 	"internal/backup": {},
 	"internal/doctor": {"internal/admin", "internal/config"},
 	"internal/config": {"internal/secret"},
