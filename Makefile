@@ -31,7 +31,7 @@ run: build ## Build, then start a server to try things out with (ARGS="--addr 12
 	@exec bin/tokenkeep dev $(ARGS)
 
 .PHONY: test
-test: build vet lint unit both race cover docs ## Run every check that CI runs
+test: build vet lint spec-lint unit both race cover docs ## Run every check that CI runs
 
 .PHONY: vet
 vet:
@@ -87,9 +87,28 @@ test/pictures/node_modules/.package-lock.json: test/pictures/package-lock.json
 docs: ## Count the blocks of the pages, by what the tests do with them
 	@set -o pipefail; go test -count=1 -v -run '^TestEveryBlockOfThePagesIsRunOrSaysNot$$' ./test/readme | sed -n 's/^ *[a-z_]*\.go:[0-9]*: //p'
 
+# The reference UI that the server has embedded, the driver of a browser, and the linter of the description. Only a change of the lock file needs the network.
+.PHONY: apidoc
+apidoc: test/apidoc/node_modules/.package-lock.json
+
+test/apidoc/node_modules/.package-lock.json: test/apidoc/package-lock.json
+	cd test/apidoc && npm ci --ignore-scripts --no-audit --no-fund && touch node_modules/.package-lock.json
+
+.PHONY: spec-lint
+spec-lint: apidoc ## Lint api/openapi.yaml
+	cd test/apidoc && node_modules/.bin/spectral lint --quiet --fail-severity hint --ruleset spectral.yaml ../../api/openapi.yaml
+
+# The tests open the API page in a browser of their own.
+.PHONY: chromium
+chromium:
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends chromium; \
+	  else echo "Install Chromium (Debian: chromium): the tests open the API page with it."; exit 1; fi; }
+
 .PHONY: unit
-unit: postgres runtime webhooks compat tsclient pictures ## Run the tests as 'go test ./...' does, those on PostgreSQL and Node 16 included, with every round of the crash tests
-	KEEPTEST_POSTGRES=required KEEPTEST_RUNTIME=required KEEPTEST_ROUNDS=all KEEPTEST_KEYS=200 go test ./...
+unit: postgres runtime webhooks compat tsclient pictures apidoc chromium ## Run the tests as 'go test ./...' does, those on PostgreSQL and Node 16 included, with every round of the crash tests
+	KEEPTEST_POSTGRES=required KEEPTEST_RUNTIME=required KEEPTEST_BROWSER=required KEEPTEST_ROUNDS=all KEEPTEST_KEYS=200 go test ./...
 
 .PHONY: both
 both: postgres ## Run the tests that know no store once more, on PostgreSQL, each request to one of two nodes by chance
