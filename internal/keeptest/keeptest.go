@@ -2,11 +2,13 @@
 //
 // It promises that the server is the one that users run, on a store of its own
 // in a temporary folder and on a free port, with debug logging on and kept for
-// the test to search. It never shares anything between two tests.
+// the test to search, and that whatever passes through its client is held
+// against api/openapi.yaml. It never shares anything between two tests.
 package keeptest
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"log/slog"
 	"maps"
@@ -19,11 +21,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/config"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 	"github.com/tokenkeep/tokenkeep/internal/sandbox"
 	"github.com/tokenkeep/tokenkeep/internal/server"
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres/pgtest"
+	"github.com/tokenkeep/tokenkeep/test/openapitest"
 )
 
 // Server is a running server, or an installation of several that behave as one.
@@ -74,6 +78,7 @@ func Start(t testing.TB, o Options) *Server {
 	}
 	k.chance = newChance(t, len(k.nodes))
 	k.Server, k.URL, k.Client = k.nodes[0].Server, k.nodes[0].BaseURL(), client(t, k.nodes, k.chance)
+	k.Client.Transport = watched(t, o, k.Client.Transport)
 	return k
 }
 
@@ -117,6 +122,15 @@ func startNode(t testing.TB, o Options, database []string, log *Log) *node {
 		t.Fatalf("start server: %v", err)
 	}
 	return run(s, o.Data)
+}
+
+// watched returns a transport that holds everything against api/openapi.yaml,
+// but for measurements and for servers with rows that only a test has.
+func watched(t testing.TB, o Options, next http.RoundTripper) http.RoundTripper {
+	if t, ok := t.(*testing.T); ok && len(o.Routes) == 0 {
+		return openapitest.NewWatch(t, openapitest.For(t, cmp.Or(o.Settings["header_prefix"], api.DefaultPrefix)), next)
+	}
+	return next
 }
 
 // storeVariable chooses the store of all servers that tests start: "postgres"

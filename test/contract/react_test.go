@@ -12,6 +12,7 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
+	"github.com/tokenkeep/tokenkeep/test/openapitest"
 )
 
 func jsonText(v any) string {
@@ -462,6 +463,9 @@ func securityCode(t *testing.T, w *coder) {
 
 // asynchronous: a result is there for the one who asked, for a day.
 func asynchronous(t *testing.T, w *coder) {
+	watch := w.server.Client.Transport.(*openapitest.Watch)
+	watch.Except("GET /reactors/{id}/results/{request_id}") // two of them are answers of code
+	defer watch.Except("")
 	id := w.reactor(`
 		const { InvalidPaymentMethodError, CustomHttpResponseError } = require('tokenkeep/errors');
 		module.exports = async ({ args }) => {

@@ -30,6 +30,53 @@ func TestTheDocumentIsValidAndEveryOperationIsNamed(t *testing.T) {
 	}
 }
 
+func TestEverythingHasAnExampleThatIsOne(t *testing.T) {
+	wrong, count := openapitest.Load(t).CheckExamples()
+	for _, w := range wrong {
+		t.Error(w)
+	}
+	if count < 300 {
+		t.Errorf("looked at %d examples: the search is wrong", count)
+	}
+}
+
+// TestAnExampleThatIsNoneIsFound, wherever it stands, and one that is missing.
+func TestAnExampleThatIsNoneIsFound(t *testing.T) {
+	const good = `
+openapi: 3.1.0
+info: {title: t, version: '1'}
+paths:
+  /x:
+    parameters:
+      - {name: a, in: query, schema: {type: integer, examples: [1]}}
+    post:
+      parameters:
+        - {name: b, in: header, schema: {type: integer}, example: 2}
+      requestBody: {content: {application/json: {schema: {type: integer}, examples: {e: {value: 3}}}}}
+      responses:
+        '200':
+          description: d
+          headers: {H: {schema: {type: integer}, example: 4}}
+          content: {application/json: {schema: {type: integer}, example: 5}}
+`
+	if wrong, count := openapitest.Parse(t, good).CheckExamples(); len(wrong) > 0 || count != 5 {
+		t.Errorf("CheckExamples = %v, %d, want 5 that are right", wrong, count)
+	}
+	for part, want := range map[string]string{
+		", examples: [1]": "query parameter a has no", ", example: 2": "header parameter b has no", ", examples: {e: {value: 3}}": "request application/json has no",
+		", example: 4": "header H has no", ", example: 5": "200 application/json has no",
+	} {
+		wrong, _ := openapitest.Parse(t, strings.Replace(good, part, "", 1)).CheckExamples()
+		if len(wrong) != 1 || !strings.Contains(wrong[0], want) {
+			t.Errorf("without %s: %v, want %s", part, wrong, want)
+		}
+	}
+	wrong, _ := openapitest.Parse(t, strings.Replace(good, "[1]", "[x]", 1)).CheckExamples()
+	if len(wrong) != 1 || !strings.Contains(wrong[0], "an example that is none") {
+		t.Errorf("with another type: %v, want it named", wrong)
+	}
+}
+
 // TestTheWatchSees what it is there to see: every row is an answer or a
 // request with one thing wrong, but for those that want nothing said.
 func TestTheWatchSees(t *testing.T) {
@@ -49,6 +96,8 @@ func TestTheWatchSees(t *testing.T) {
 		h.Set(name, value)
 		return h
 	}
+	foreign := with("Content-Security-Policy", "sandbox")
+	foreign.Set("SVC-PROXY-DESTINATION-STATUS", "200")
 	cases := map[string]struct {
 		request string
 		sent    string
@@ -60,8 +109,20 @@ func TestTheWatchSees(t *testing.T) {
 		"as described":                  {"GET /tenants/self", "", 200, good, tenant, ""},
 		"a problem":                     {"GET /tenants/self", "", 403, good, problem, ""},
 		"no body where none is due":     {"DELETE /tenants/self", "", 204, without("Content-Type"), "", ""},
-		"another method":                {"PATCH /tenants/self", "", 405, good, problem, "no such operation"},
-		"an unknown path":               {"GET /nothing", "", 404, good, problem, "no such operation"},
+		"another method":                {"PATCH /tenants/self", "", 405, good, strings.ReplaceAll(problem, "403", "405"), ""},
+		"an unknown path":               {"GET /nothing", "", 404, good, strings.ReplaceAll(problem, "403", "404"), ""},
+		"a success on no path":          {"GET /nothing", "", 200, good, tenant, "no such operation"},
+		"no problem on no path":         {"GET /nothing", "", 404, good, `{"title":"Not Found"}`, "status"},
+		"a page on no path":             {"GET /nothing", "", 404, with("Content-Type", "text/html"), problem, "no problem"},
+		"a slash at the end":            {"GET /tenants/self/", "", 201, good, tenant, "status 201"},
+		"two slashes":                   {"GET /tenants//self", "", 404, good, strings.ReplaceAll(problem, "403", "404"), ""},
+		"a question of a browser":       {"OPTIONS /tenants/self", "", 204, without("Content-Type"), "", ""},
+		"a head":                        {"HEAD /tenants/self", "", 200, good, "", ""},
+		"a head without a trace id":     {"HEAD /tenants/self", "", 200, without("Svc-Trace-Id"), "", "SVC-TRACE-ID"},
+		"what a destination says":       {"PUT /proxy/a/b", "", 418, with("Content-Security-Policy", "sandbox"), "?", ""},
+		"another status than it says":   {"PUT /proxy/a/b", "", 418, foreign, "?", "SVC-PROXY-DESTINATION-STATUS"},
+		"an error of a proxy":           {"GET /proxy", "", 400, good, `{"proxy_error":{"errors":{},"title":"t","status":400,"detail":"d"}}`, ""},
+		"another error of a proxy":      {"GET /proxy", "", 400, good, problem, "proxy_error"},
 		"a status that is not there":    {"GET /tenants/self", "", 402, good, problem, "status 402"},
 		"another success":               {"GET /tenants/self", "", 201, good, tenant, "status 201"},
 		"a body where none is due":      {"DELETE /tenants/self", "", 204, good, tenant, "has a body"},

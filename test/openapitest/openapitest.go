@@ -10,12 +10,17 @@ package openapitest
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"net/url"
+	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -26,6 +31,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/tokenkeep/tokenkeep/api"
+	"github.com/tokenkeep/tokenkeep/internal/apidoc"
 )
 
 // Document is the description of the API.
@@ -33,6 +39,10 @@ type Document struct {
 	requests  *openapi3.T
 	responses *openapi3.T    // takes no member that is not described
 	mux       *http.ServeMux // finds the path and method of a request
+	traceID   string         // the name of the header
+	status    string         // likewise, of a destination's status
+	replayed  string         // likewise, of an answer that was kept
+	good      sync.Map       // digests of answers that are as described
 }
 
 // Operation is one operation of the document.
@@ -41,27 +51,51 @@ type Operation struct {
 	ID         string
 	Summary    string
 	Permission string
-	Open       bool // takes no key
+	Open       bool   // takes no key
+	Body       string // the media type of what it reads; "" when that is nothing
 }
 
 // Load returns the document, and fails the test when it is not valid OpenAPI
 // or one of its examples is not what it is an example of.
 func Load(t testing.TB) *Document {
 	t.Helper()
-	d, err := load()
+	return For(t, api.DefaultPrefix)
+}
+
+// loaded has the documents by their header prefix: checking the examples takes
+// a while.
+var loaded sync.Map
+
+// For returns the document as a server with a header prefix serves it.
+func For(t testing.TB, prefix string) *Document {
+	t.Helper()
+	load, _ := loaded.LoadOrStore(prefix, sync.OnceValues(func() (*Document, error) {
+		return newDocument(apidoc.Describe(prefix, ""), strings.ToUpper(prefix))
+	}))
+	d, err := load.(func() (*Document, error))()
 	if err != nil {
 		t.Fatalf("api/openapi.yaml: %v", err)
 	}
 	return d
 }
 
-// load reads it once: checking the examples takes a while.
-var load = sync.OnceValues(func() (*Document, error) {
-	requests, err := parse(api.OpenAPI)
+// Parse returns another document, in YAML, for tests of what the validator
+// understands.
+func Parse(t testing.TB, text string) *Document {
+	t.Helper()
+	d, err := newDocument([]byte(text), api.DefaultPrefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func newDocument(text []byte, prefix string) (*Document, error) {
+	requests, err := parse(text)
 	if err != nil {
 		return nil, err
 	}
-	narrow, err := narrowed(api.OpenAPI)
+	narrow, err := narrowed(text)
 	if err != nil {
 		return nil, err
 	}
@@ -69,14 +103,23 @@ var load = sync.OnceValues(func() (*Document, error) {
 	if err != nil {
 		return nil, fmt.Errorf("narrowed: %w", err)
 	}
-	for _, media := range []string{"text/html", "text/css", "text/javascript"} {
-		openapi3filter.RegisterBodyDecoder(media, openapi3filter.PlainBodyDecoder)
+	decoders()
+	d := &Document{
+		requests: requests, responses: responses, mux: http.NewServeMux(),
+		traceID: api.Header(prefix, api.TraceID), status: api.Header(prefix, api.ProxyDestinationStatus),
+		replayed: api.Header(prefix, api.IdempotentReplayed),
 	}
-	d := &Document{requests: requests, responses: responses, mux: http.NewServeMux()}
 	for _, o := range d.Operations() {
 		d.mux.Handle(o.Pattern, http.NotFoundHandler())
 	}
 	return d, nil
+}
+
+// decoders teaches the library the media types that it does not know.
+var decoders = sync.OnceFunc(func() {
+	for _, media := range []string{"text/html", "text/css", "text/javascript"} {
+		openapi3filter.RegisterBodyDecoder(media, openapi3filter.PlainBodyDecoder)
+	}
 })
 
 func parse(text []byte) (*openapi3.T, error) {
@@ -131,9 +174,13 @@ func (d *Document) Operations() []Operation {
 			if !ok {
 				permission = "(no x-permission)"
 			}
+			body := ""
+			if o.RequestBody != nil {
+				body = strings.Join(slices.Sorted(maps.Keys(o.RequestBody.Value.Content)), " ")
+			}
 			list = append(list, Operation{
 				Pattern: method + " " + path, ID: o.OperationID, Summary: o.Summary, Permission: permission,
-				Open: o.Security != nil && len(*o.Security) == 0,
+				Open: o.Security != nil && len(*o.Security) == 0, Body: body,
 			})
 		}
 	}
@@ -144,8 +191,7 @@ func (d *Document) Operations() []Operation {
 // Idempotency says what the document has of an operation's idempotency: the
 // header of the request, that of an answer that was kept, and the conflict.
 func (d *Document) Idempotency(pattern string) (key, replayed, conflict bool) {
-	method, path, _ := strings.Cut(pattern, " ")
-	o := d.requests.Paths.Value(path).GetOperation(method)
+	o := operationOf(d.requests, pattern).operation
 	key = o.Parameters.GetByInAndName("header", "SVC-IDEMPOTENCY-KEY") != nil
 	for status, response := range o.Responses.Map() {
 		if strings.HasPrefix(status, "2") {
@@ -175,41 +221,169 @@ func (d *Document) Properties(schema string) map[string]any {
 	return out
 }
 
+// proxied is the pattern of all calls of proxies: a document has no word for
+// every method and every path.
+const proxied = "POST /proxy/{rest}"
+
 // Pattern returns the pattern of the operation that a request asks for; "" when
 // there is none.
 func (d *Document) Pattern(r *http.Request) string {
-	_, pattern := d.mux.Handler(r)
+	at := r.URL.Path
+	if at == "/proxy" || strings.HasPrefix(at, "/proxy/") {
+		return proxied
+	}
+	// The service takes one slash at the end, and tidies up nothing else.
+	trimmed := strings.TrimSuffix(at, "/")
+	if trimmed == "" || path.Clean(trimmed) != trimmed {
+		return ""
+	}
+	again := r.Clone(context.Background())
+	again.URL.Path, again.URL.RawPath = trimmed, strings.TrimSuffix(r.URL.RawPath, "/")
+	_, pattern := d.mux.Handler(again)
 	return pattern
 }
 
 // Check holds a request and its answer against the document. The bodies are
 // given apart, because those of r and resp may have been read.
 func (d *Document) Check(r *http.Request, sent []byte, resp *http.Response, received []byte) error {
+	if err := d.CheckRequest(r, sent, resp); err != nil {
+		return err
+	}
+	return d.CheckAnswer(r, resp, received)
+}
+
+// options are those of both checks.
+func options(r *http.Request) *openapi3filter.Options {
+	return &openapi3filter.Options{
+		IncludeResponseStatus: true, SkipSettingDefaults: true, MultiError: true,
+		AuthenticationFunc: hasKey, ExcludeResponseBody: r.Method == http.MethodHead,
+	}
+}
+
+// CheckRequest holds a request that the server took against the document.
+func (d *Document) CheckRequest(r *http.Request, sent []byte, resp *http.Response) error {
 	pattern := d.Pattern(r)
-	if pattern == "" {
-		return errors.New("no such operation")
+	// A kept answer is given out whatever the request is.
+	if pattern == "" || resp.StatusCode >= 400 || resp.Header.Get(d.replayed) != "" {
+		return nil
 	}
-	options := &openapi3filter.Options{
-		IncludeResponseStatus: true, RejectWhenRequestBodyNotSpecified: true, SkipSettingDefaults: true, MultiError: true,
-		AuthenticationFunc: hasKey,
+	if r.Method != http.MethodPatch {
+		sent = withoutNull(sent)
 	}
-	if resp.StatusCode < 400 {
-		// The filter reads the body and may change the request.
-		again := r.Clone(context.Background())
-		again.Body, again.ContentLength = io.NopCloser(bytes.NewReader(sent)), int64(len(sent))
-		in := input(d.requests, pattern, again, options)
-		if err := openapi3filter.ValidateRequest(context.Background(), in); err != nil {
-			return fmt.Errorf("the server took a request that the document does not: %w", err)
+	// The filter reads the body and may change the request.
+	again := r.Clone(context.Background())
+	again.Body, again.ContentLength, again.GetBody = io.NopCloser(bytes.NewReader(sent)), int64(len(sent)), nil
+	if err := openapi3filter.ValidateRequest(context.Background(), input(d.requests, pattern, again, options(r))); err != nil {
+		return fmt.Errorf("the server took a request that the document does not: %w", err)
+	}
+	return nil
+}
+
+// withoutNull leaves out the members of a JSON body that are null: as the
+// document says of all bodies at once, they count as absent.
+func withoutNull(body []byte) []byte {
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.UseNumber()
+	var v any
+	if d.Decode(&v) != nil {
+		return body
+	}
+	var walk func(any)
+	walk = func(v any) {
+		switch v := v.(type) {
+		case []any:
+			for _, item := range v {
+				walk(item)
+			}
+		case map[string]any:
+			for name, item := range v {
+				if item == nil {
+					delete(v, name)
+				}
+				walk(item)
+			}
 		}
 	}
-	in := input(d.responses, pattern, r, options)
+	walk(v)
+	out, err := json.Marshal(v)
+	if err != nil {
+		return body
+	}
+	return out
+}
+
+// CheckAnswer holds an answer against the document.
+func (d *Document) CheckAnswer(r *http.Request, resp *http.Response, received []byte) error {
+	pattern := d.Pattern(r)
+	switch {
+	case resp.Header.Get(d.traceID) == "":
+		return errors.New("the answer has no " + d.traceID)
+	case isForeign(resp):
+		return d.checkForeign(resp)
+	case r.Method == http.MethodOptions && resp.StatusCode == http.StatusNoContent && len(received) == 0:
+		return nil // a browser asked what it may do
+	case pattern == "":
+		return d.checkStray(r, resp, received)
+	}
+	// Most answers of a test are refusals, and one is like the other.
+	known := d.digest(r.Method+" "+pattern, resp, received)
+	if _, good := d.good.Load(known); good {
+		return nil
+	}
+	in := input(d.responses, pattern, r, options(r))
 	if err := d.checkStatus(in.Route.Operation, resp, received); err != nil {
 		return err
 	}
-	return openapi3filter.ValidateResponse(context.Background(), &openapi3filter.ResponseValidationInput{
+	err := openapi3filter.ValidateResponse(context.Background(), &openapi3filter.ResponseValidationInput{
 		RequestValidationInput: in, Status: resp.StatusCode, Header: resp.Header,
-		Body: io.NopCloser(bytes.NewReader(received)), Options: options,
+		Body: io.NopCloser(bytes.NewReader(received)), Options: in.Options,
 	})
+	if err == nil {
+		d.good.Store(known, true)
+	}
+	return err
+}
+
+// digest is the same for answers that differ in nothing but their time and
+// their trace id.
+func (d *Document) digest(operation string, resp *http.Response, received []byte) [sha256.Size]byte {
+	h := resp.Header.Clone()
+	h.Del("Date")
+	h.Set(d.traceID, "")
+	return sha256.Sum256(fmt.Appendf(nil, "%s %d %v %s", operation, resp.StatusCode, h, received))
+}
+
+// isForeign reports whether an answer is that of a destination or of a
+// tenant's code, which may be anything.
+func isForeign(resp *http.Response) bool {
+	return resp.Header.Get("Content-Security-Policy") == "sandbox"
+}
+
+func (d *Document) checkForeign(resp *http.Response) error {
+	if status := resp.Header.Get(d.status); status != "" && status != strconv.Itoa(resp.StatusCode) {
+		return fmt.Errorf("the status is %d, and %s says %s", resp.StatusCode, d.status, status)
+	}
+	return nil
+}
+
+// checkStray wants a problem for what is no operation.
+func (d *Document) checkStray(r *http.Request, resp *http.Response, received []byte) error {
+	switch resp.StatusCode {
+	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusTooManyRequests:
+	default:
+		return errors.New("no such operation")
+	}
+	if resp.Header.Get("Content-Type") != api.MediaJSON {
+		return errors.New("no such operation, and the answer is no problem")
+	}
+	if r.Method == http.MethodHead {
+		return nil
+	}
+	var body any
+	if err := json.Unmarshal(received, &body); err != nil {
+		return err
+	}
+	return d.responses.Components.Schemas["Problem"].Value.VisitJSON(body, openapi3.EnableJSONSchema2020())
 }
 
 // checkStatus lets "default" stand for the few statuses that its description
@@ -235,14 +409,19 @@ func hasKey(_ context.Context, in *openapi3filter.AuthenticationInput) error {
 	return nil
 }
 
+func methodAndPath(pattern string) (method, path string) {
+	method, path, _ = strings.Cut(pattern, " ")
+	return method, path
+}
+
 func input(doc *openapi3.T, pattern string, r *http.Request, options *openapi3filter.Options) *openapi3filter.RequestValidationInput {
-	method, path, _ := strings.Cut(pattern, " ")
+	method, path := methodAndPath(pattern)
 	item := doc.Paths.Value(path)
 	values := make(map[string]string)
-	have := strings.Split(r.URL.Path, "/")
+	have := strings.Split(r.URL.EscapedPath(), "/")
 	for i, segment := range strings.Split(path, "/") {
 		if name, ok := strings.CutPrefix(segment, "{"); ok && i < len(have) {
-			values[strings.TrimSuffix(name, "}")] = have[i]
+			values[strings.TrimSuffix(name, "}")], _ = url.PathUnescape(have[i]) // the server took it apart before
 		}
 	}
 	return &openapi3filter.RequestValidationInput{
@@ -257,8 +436,9 @@ type Watch struct {
 	doc  *Document
 	next http.RoundTripper
 
-	mu   sync.Mutex // guards seen
-	seen map[string][]int
+	mu     sync.Mutex // guards what follows
+	seen   map[string][]int
+	except string // the pattern of the operation that is not looked at
 }
 
 // NewWatch returns a transport in front of next.
@@ -267,35 +447,83 @@ func NewWatch(t testing.TB, d *Document, next http.RoundTripper) *Watch {
 }
 
 // RoundTrip sends a request and fails the test when it or its answer is not as
-// the document has it.
+// the document has it. What a proxy forwards streams through unread; the body
+// of a request that can be read but once is not looked at.
 func (w *Watch) RoundTrip(r *http.Request) (*http.Response, error) {
-	var sent []byte
-	if r.Body != nil {
-		var err error
-		if sent, err = io.ReadAll(r.Body); err != nil {
-			return nil, err
-		}
-		_ = r.Body.Close()
-		r = r.Clone(r.Context())
-		r.Body = io.NopCloser(bytes.NewReader(sent))
-	}
+	sent, known := bodyOf(r)
 	resp, err := w.next.RoundTrip(r)
 	if err != nil {
 		return nil, err
 	}
-	received, err := io.ReadAll(resp.Body)
-	_ = resp.Body.Close()
-	if err != nil {
-		return nil, err
+	pattern := w.doc.Pattern(r)
+	w.mu.Lock()
+	w.seen[pattern] = append(w.seen[pattern], resp.StatusCode)
+	excepted := pattern == w.except
+	w.mu.Unlock()
+	var received []byte
+	if pattern != proxied || !isForeign(resp) {
+		var broken error
+		received, broken = io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		resp.Body = io.NopCloser(io.MultiReader(bytes.NewReader(received), &failing{broken}))
+		if broken != nil {
+			return resp, nil
+		}
 	}
-	resp.Body = io.NopCloser(bytes.NewReader(received))
-	if err := w.doc.Check(r, sent, resp, received); err != nil {
+	if excepted {
+		return resp, nil
+	}
+	if err := w.doc.CheckAnswer(r, resp, received); err != nil {
 		w.t.Errorf("%s %s → %d is not as api/openapi.yaml has it: %v", r.Method, r.URL.Path, resp.StatusCode, err)
 	}
+	if known && pattern != proxied {
+		if err := w.doc.CheckRequest(r, sent, resp); err != nil {
+			w.t.Errorf("%s %s → %d: %v", r.Method, r.URL.Path, resp.StatusCode, err)
+		}
+	}
+	return resp, nil
+}
+
+// Except leaves an operation alone from now on, where a test does what the
+// document has only words for.
+func (w *Watch) Except(pattern string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.seen[w.doc.Pattern(r)] = append(w.seen[w.doc.Pattern(r)], resp.StatusCode)
-	return resp, nil
+	w.except = pattern
+}
+
+// CloseIdleConnections lets a client that ends close what it kept open.
+func (w *Watch) CloseIdleConnections() {
+	if c, ok := w.next.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
+// bodyOf returns the body of a request and leaves the request as it is.
+func bodyOf(r *http.Request) (body []byte, known bool) {
+	if r.Body == nil || r.Body == http.NoBody {
+		return nil, true
+	}
+	if r.GetBody == nil {
+		return nil, false
+	}
+	again, err := r.GetBody()
+	if err != nil {
+		return nil, false
+	}
+	defer func() { _ = again.Close() }()
+	body, err = io.ReadAll(again)
+	return body, err == nil
+}
+
+// failing ends a body as it ended on the wire.
+type failing struct{ err error }
+
+func (f *failing) Read([]byte) (int, error) {
+	if f.err != nil {
+		return 0, f.err
+	}
+	return 0, io.EOF
 }
 
 // Seen returns the statuses of the answers to an operation so far.
