@@ -66,6 +66,10 @@ The keys of the demo tenant are in %s. Stop with Ctrl-C.
 `, k.BaseURL, file)
 		return err
 	}
+	page := ""
+	if conf.APIPage {
+		page = "Try calls in a browser at " + k.BaseURL + "/docs.\n"
+	}
 	_, err := fmt.Fprintf(w, `Tokenkeep is ready at %[1]s
 
 Tenant demo, %[2]s. Its keys, shown this once and kept in %[3]s:
@@ -74,7 +78,7 @@ Tenant demo, %[2]s. Its keys, shown this once and kept in %[3]s:
   private     %[5]s
   public      %[6]s
 
-Paste one of these:
+%[9]sPaste one of these:
 
   # put a card away, as a browser may: the answer has a token and a masked number
   curl -s %[1]s/tokens -H '%[7]s: %[6]s' -H 'Content-Type: application/json' \
@@ -101,7 +105,7 @@ Paste one of these:
   curl -s %[1]s/logs -H '%[7]s: %[4]s'
 
 Stop with Ctrl-C.
-`, k.BaseURL, k.TenantID, file, k.ManagementKey, k.PrivateKey, k.PublicKey, header, greetCode(k, header, code))
+`, k.BaseURL, k.TenantID, file, k.ManagementKey, k.PrivateKey, k.PublicKey, header, greetCode(k, header, code), page)
 	return err
 }
 
