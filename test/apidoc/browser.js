@@ -102,6 +102,11 @@ async function main() {
     const phone = await open(browser, world, again, { viewport: { width: 390, height: 844 }, isMobile: true, deviceScaleFactor: 2 });
     report.overflow = await phone.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
     await shoot(world, phone, 'phone');
+    await phone.locator('#operations-Tokens-createToken .opblock-summary-control').click();
+    await phone.locator('#operations-Tokens-createToken textarea.body-param__text').waitFor();
+    await phone.locator('#operations-Tokens-createToken').scrollIntoViewIfNeeded();
+    await shoot(world, phone, 'phone-operation');
+    report.overflow = Math.max(report.overflow, await phone.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth));
     const dark = await open(browser, world, again, { viewport: { width: 1280, height: 900 }, colorScheme: 'dark' });
     report.dark = await dark.evaluate(() => document.documentElement.classList.contains('dark-mode'));
     await shoot(world, dark, 'dark');

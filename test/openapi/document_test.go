@@ -170,6 +170,45 @@ func TestTheWatchSees(t *testing.T) {
 	}
 }
 
+// TestTheWatchComplains of what it sees, on paths that are none as well, unless
+// it was told to look away.
+func TestTheWatchComplains(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("SVC-TRACE-ID", "t") }))
+	defer s.Close()
+	c := complaints{TB: t}
+	watch := openapitest.NewWatch(&c, openapitest.Load(t), http.DefaultTransport)
+	get := func(path string) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), "GET", s.URL+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := watch.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+	}
+	get("/nothing")
+	get("/healthz")
+	if c.count != 2 {
+		t.Errorf("two answers that are not described made %d complaints", c.count)
+	}
+	watch.Except("GET /healthz")
+	get("/healthz")
+	if c.count != 2 {
+		t.Error("the watch complained of what it was not to look at")
+	}
+}
+
+// complaints is a test that counts its failures.
+type complaints struct {
+	testing.TB
+	count int
+}
+
+func (c *complaints) Errorf(string, ...any) { c.count++ }
+
 // TestTheWatchLeavesTheBodiesAsTheyWere reads both ends.
 func TestTheWatchLeavesTheBodiesAsTheyWere(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

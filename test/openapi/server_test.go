@@ -98,6 +98,32 @@ func TestTheDocumentHasTheRowsOfTheServerAndNoOthers(t *testing.T) {
 	}
 }
 
+// TestEveryOperationDescribesTheErrorsOfItsRow: what a row has says what can
+// go wrong with it.
+func TestEveryOperationDescribesTheErrorsOfItsRow(t *testing.T) {
+	d := openapitest.Load(t)
+	for _, r := range start(t, nil).Routes() {
+		var want []int
+		if r.Who != httpapi.Open {
+			want = append(want, 401, 403, 429, 500, 503)
+		}
+		if r.Body == httpapi.JSON || r.Body == httpapi.MergePatch {
+			want = append(want, 400, 408, 413, 415)
+		}
+		if r.Idempotent {
+			want = append(want, 400, 409)
+		}
+		if strings.Contains(r.Pattern, "{") {
+			want = append(want, 404)
+		}
+		for _, status := range want {
+			if !d.Describes(described(r.Pattern), status) {
+				t.Errorf("%s does not describe the status %d", r.Pattern, status)
+			}
+		}
+	}
+}
+
 func TestTheDocumentListsWhatTheServerKnows(t *testing.T) {
 	d := openapitest.Load(t)
 	var permissions, entities, types []any

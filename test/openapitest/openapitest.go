@@ -202,6 +202,11 @@ func (d *Document) Idempotency(pattern string) (key, replayed, conflict bool) {
 	return key, replayed, refusal != nil && refusal.Value.Headers["Retry-After"] != nil
 }
 
+// Describes reports whether an operation has an answer of a status of its own.
+func (d *Document) Describes(pattern string, status int) bool {
+	return operationOf(d.requests, pattern).operation.Responses.Status(status) != nil
+}
+
 // Enum returns the values of a schema that lists them.
 func (d *Document) Enum(schema string) []any {
 	if ref := d.requests.Components.Schemas[schema]; ref != nil {
@@ -428,107 +433,4 @@ func input(doc *openapi3.T, pattern string, r *http.Request, options *openapi3fi
 		Request: r, PathParams: values, Options: options,
 		Route: &routers.Route{Spec: doc, Path: path, PathItem: item, Method: method, Operation: item.GetOperation(method)},
 	}
-}
-
-// Watch is a transport that checks everything that passes through it.
-type Watch struct {
-	t    testing.TB
-	doc  *Document
-	next http.RoundTripper
-
-	mu     sync.Mutex // guards what follows
-	seen   map[string][]int
-	except string // the pattern of the operation that is not looked at
-}
-
-// NewWatch returns a transport in front of next.
-func NewWatch(t testing.TB, d *Document, next http.RoundTripper) *Watch {
-	return &Watch{t: t, doc: d, next: next, seen: make(map[string][]int)}
-}
-
-// RoundTrip sends a request and fails the test when it or its answer is not as
-// the document has it. What a proxy forwards streams through unread; the body
-// of a request that can be read but once is not looked at.
-func (w *Watch) RoundTrip(r *http.Request) (*http.Response, error) {
-	sent, known := bodyOf(r)
-	resp, err := w.next.RoundTrip(r)
-	if err != nil {
-		return nil, err
-	}
-	pattern := w.doc.Pattern(r)
-	w.mu.Lock()
-	w.seen[pattern] = append(w.seen[pattern], resp.StatusCode)
-	excepted := pattern == w.except
-	w.mu.Unlock()
-	var received []byte
-	if pattern != proxied || !isForeign(resp) {
-		var broken error
-		received, broken = io.ReadAll(resp.Body)
-		_ = resp.Body.Close()
-		resp.Body = io.NopCloser(io.MultiReader(bytes.NewReader(received), &failing{broken}))
-		if broken != nil {
-			return resp, nil
-		}
-	}
-	if excepted {
-		return resp, nil
-	}
-	if err := w.doc.CheckAnswer(r, resp, received); err != nil {
-		w.t.Errorf("%s %s → %d is not as api/openapi.yaml has it: %v", r.Method, r.URL.Path, resp.StatusCode, err)
-	}
-	if known && pattern != proxied {
-		if err := w.doc.CheckRequest(r, sent, resp); err != nil {
-			w.t.Errorf("%s %s → %d: %v", r.Method, r.URL.Path, resp.StatusCode, err)
-		}
-	}
-	return resp, nil
-}
-
-// Except leaves an operation alone from now on, where a test does what the
-// document has only words for.
-func (w *Watch) Except(pattern string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.except = pattern
-}
-
-// CloseIdleConnections lets a client that ends close what it kept open.
-func (w *Watch) CloseIdleConnections() {
-	if c, ok := w.next.(interface{ CloseIdleConnections() }); ok {
-		c.CloseIdleConnections()
-	}
-}
-
-// bodyOf returns the body of a request and leaves the request as it is.
-func bodyOf(r *http.Request) (body []byte, known bool) {
-	if r.Body == nil || r.Body == http.NoBody {
-		return nil, true
-	}
-	if r.GetBody == nil {
-		return nil, false
-	}
-	again, err := r.GetBody()
-	if err != nil {
-		return nil, false
-	}
-	defer func() { _ = again.Close() }()
-	body, err = io.ReadAll(again)
-	return body, err == nil
-}
-
-// failing ends a body as it ended on the wire.
-type failing struct{ err error }
-
-func (f *failing) Read([]byte) (int, error) {
-	if f.err != nil {
-		return 0, f.err
-	}
-	return 0, io.EOF
-}
-
-// Seen returns the statuses of the answers to an operation so far.
-func (w *Watch) Seen(pattern string) []int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.Clone(w.seen[pattern])
 }
