@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -19,16 +20,19 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 )
 
+// handlers has one for each Options: they make what they serve once.
+var handlers sync.Map
+
 // call asks a handler of the rows, without a key.
 func call(t *testing.T, o apidoc.Options, method, path string, header ...string) *httptest.ResponseRecorder {
 	t.Helper()
-	h := httpapi.New(httpapi.Options{HeaderPrefix: o.HeaderPrefix}, apidoc.Routes(o))
+	h, _ := handlers.LoadOrStore(o, httpapi.New(httpapi.Options{HeaderPrefix: o.HeaderPrefix}, apidoc.Routes(o)))
 	r := httptest.NewRequestWithContext(t.Context(), method, path, nil)
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Add(header[i], header[i+1])
 	}
 	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
+	h.(*httpapi.Handler).ServeHTTP(w, r)
 	return w
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/admin"
 	"github.com/tokenkeep/tokenkeep/internal/keyring/localkms"
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres/pgtest"
+	"github.com/tokenkeep/tokenkeep/test/openapitest"
 )
 
 // callers is how many send each key at the same time, and together how many
@@ -181,7 +182,7 @@ func keysUnderKills(t *testing.T, f *farm) {
 	}
 	transport := &http.Transport{MaxIdleConnsPerHost: callers * atOnce}
 	defer transport.CloseIdleConnections()
-	client := &http.Client{Transport: transport, Timeout: 30 * time.Second}
+	client := &http.Client{Transport: openapitest.NewWatch(t, openapitest.Load(t), transport), Timeout: 30 * time.Second}
 
 	n := keys()
 	replies := make([][callers]reply, n)

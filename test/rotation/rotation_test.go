@@ -22,6 +22,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/admin"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
+	"github.com/tokenkeep/tokenkeep/test/openapitest"
 )
 
 const (
@@ -92,7 +93,7 @@ func (h *house) rotate(ctx context.Context, tenant string) error {
 func client(t *testing.T, stop <-chan struct{}, answered *atomic.Int64, call func() (*http.Request, error)) {
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
-	c := &http.Client{Transport: transport, Timeout: 30 * time.Second}
+	c := &http.Client{Transport: openapitest.NewWatch(t, openapitest.Load(t), transport), Timeout: 30 * time.Second}
 	for failures := 0; failures < 5; {
 		select {
 		case <-stop:
