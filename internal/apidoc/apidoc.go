@@ -86,8 +86,8 @@ func servePage(w http.ResponseWriter, _ *http.Request, _ access.Caller) error {
 	h.Set("Content-Security-Policy", fmt.Sprintf(policy, nonce))
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Referrer-Policy", "no-referrer")
-	_, err = w.Write(bytes.ReplaceAll(text, []byte("{nonce}"), []byte(nonce)))
-	return err
+	_, _ = w.Write(bytes.ReplaceAll(text, []byte("{nonce}"), []byte(nonce))) // fails only when the client has gone
+	return nil
 }
 
 func serveFile(w http.ResponseWriter, r *http.Request, c access.Caller) error {
@@ -150,8 +150,8 @@ func serve(get func() (*file, error)) func(http.ResponseWriter, *http.Request, a
 		}
 		h.Set("Content-Type", f.media)
 		h.Set("Content-Length", strconv.Itoa(len(body)))
-		_, err = w.Write(body)
-		return err
+		_, _ = w.Write(body) // fails only when the client has gone
+		return nil
 	}
 }
 

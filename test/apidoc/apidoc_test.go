@@ -194,6 +194,15 @@ func TestThePageInABrowser(t *testing.T) {
 	}
 }
 
+func TestThePageCanBeTurnedOff(t *testing.T) {
+	k := keeptest.Start(t, keeptest.Options{Settings: map[string]string{"api_page": "false"}})
+	for path, want := range map[string]int{"/docs": 404, "/docs/page.js": 404, "/openapi.json": 200, "/openapi.yaml": 200} {
+		if got := k.Call(t, "GET", path, "", ""); got.Status != want {
+			t.Errorf("GET %s = %d, want %d", path, got.Status, want)
+		}
+	}
+}
+
 // paths returns what was asked of the server, each once and sorted; a request
 // to any other origin fails the test.
 func paths(t *testing.T, origin string, all traffic) (list []string) {
