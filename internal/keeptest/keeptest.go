@@ -10,6 +10,7 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"net"
@@ -162,6 +163,13 @@ func storeOf(t testing.TB, o Options) []string {
 func Run(m *testing.M) int {
 	if sandbox.Main() {
 		return 0 // this process starts others for code of tenants
+	}
+	if settings := os.Getenv(childVariable); settings != "" { // it is a server of a farm
+		if err := serve(settings); err != nil {
+			fmt.Println("error:", err)
+			return 1
+		}
+		return 0
 	}
 	return pgtest.Run(m)
 }

@@ -140,7 +140,7 @@ func (r *rest) tooLong() bool {
 }
 
 func TestNoRequestIsCutOverManyRestartsUnderLoad(t *testing.T) {
-	rounds := storetest.Rounds(100)
+	rounds := storetest.Rounds(100, 500)
 	shared, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

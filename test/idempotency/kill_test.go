@@ -1,16 +1,12 @@
 package idempotency_test
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,8 +15,7 @@ import (
 	"time"
 
 	"github.com/tokenkeep/tokenkeep/api"
-	"github.com/tokenkeep/tokenkeep/internal/admin"
-	"github.com/tokenkeep/tokenkeep/internal/keyring/localkms"
+	"github.com/tokenkeep/tokenkeep/internal/keeptest"
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres/pgtest"
 	"github.com/tokenkeep/tokenkeep/test/openapitest"
 )
@@ -40,83 +35,14 @@ func keys() int {
 	return 40
 }
 
-// process is a server in a process of its own.
-type process struct {
-	data string
-	cmd  *exec.Cmd
-}
-
-// farm is a number of servers behind one socket, which stays open when they
-// are killed: whoever connects meanwhile waits.
+// farm is a farm of servers with what a test does to it.
 type farm struct {
-	t      *testing.T
-	socket *net.TCPListener
-	common map[string]string // settings
-
-	processes []*process
+	*keeptest.Farm
+	t *testing.T
 }
 
 func newFarm(t *testing.T, servers int, storeURL string) *farm {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	f := &farm{t: t, socket: l.(*net.TCPListener), common: map[string]string{
-		"addr": "127.0.0.1:0", "environment": "test", "kek.file": filepath.Join(t.TempDir(), "kek.json"), "store.url": storeURL, "store.connections": "8",
-	}}
-	if _, err := localkms.Generate(f.common["kek.file"]); err != nil {
-		t.Fatal(err)
-	}
-	for range servers {
-		p := &process{data: filepath.Join(t.TempDir(), "data")}
-		f.processes = append(f.processes, p)
-		f.start(p)
-		t.Cleanup(func() { f.kill(p) })
-	}
-	return f
-}
-
-func (f *farm) start(p *process) {
-	f.t.Helper()
-	settings := map[string]string{"data": p.data}
-	for name, value := range f.common {
-		if value != "" {
-			settings[name] = value
-		}
-	}
-	text, err := json.Marshal(settings)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	self, err := os.Executable()
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	socket, err := f.socket.File()
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	defer func() { _ = socket.Close() }()
-	p.cmd = exec.Command(self)
-	p.cmd.Env = append(os.Environ(), settingsVariable+"="+string(text))
-	p.cmd.ExtraFiles = []*os.File{socket}
-	out, err := p.cmd.StdoutPipe()
-	if err == nil {
-		err = p.cmd.Start()
-	}
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
-		f.t.Fatalf("the server said %q, %v", line, err)
-	}
-}
-
-func (f *farm) kill(p *process) {
-	_ = p.cmd.Process.Kill()
-	_ = p.cmd.Wait()
+	return &farm{keeptest.NewFarm(t, servers, storeURL, nil), t}
 }
 
 // reply is what a caller got in the end.
@@ -130,7 +56,7 @@ type reply struct {
 func (f *farm) post(client *http.Client, path, key, idempotencyKey, body string, answered *atomic.Int64) (reply, error) {
 	var last string
 	for deadline := time.Now().Add(60 * time.Second); time.Now().Before(deadline); time.Sleep(time.Duration(5+rand.IntN(20)) * time.Millisecond) {
-		r, err := http.NewRequest(http.MethodPost, "http://"+f.socket.Addr().String()+path, strings.NewReader(body))
+		r, err := http.NewRequest(http.MethodPost, f.URL+path, strings.NewReader(body))
 		if err != nil {
 			return reply{}, err
 		}
@@ -168,7 +94,7 @@ func TestEveryKeyHasOneEffectWhateverIsKilled(t *testing.T) {
 }
 
 func keysUnderKills(t *testing.T, f *farm) {
-	operator := admin.NewClient(f.processes[0].data)
+	operator := f.Operator()
 	var tenant api.CreatedTenant
 	if err := operator.Call(t.Context(), http.MethodPost, "/tenants", api.CreateTenant{Name: "Tenant"}, &tenant); err != nil {
 		t.Fatal(err)
@@ -222,9 +148,9 @@ func keysUnderKills(t *testing.T, f *farm) {
 		case <-done:
 			ended = true
 		case <-time.After(time.Duration(20+rand.IntN(200)) * time.Millisecond):
-			p := f.processes[kills%len(f.processes)]
-			f.kill(p)
-			f.start(p)
+			p := f.Processes[kills%len(f.Processes)]
+			f.Kill(p)
+			f.Start(p)
 			kills++
 		}
 	}
@@ -266,7 +192,7 @@ func (f *farm) checkTokens(client *http.Client, key string, replies [][callers]r
 	f.t.Helper()
 	made := map[string][]string{}
 	for page, read := 1, 0; ; page++ {
-		r, err := http.NewRequestWithContext(f.t.Context(), http.MethodGet, fmt.Sprintf("http://%s/tokens?size=100&page=%d", f.socket.Addr(), page), nil)
+		r, err := http.NewRequestWithContext(f.t.Context(), http.MethodGet, fmt.Sprintf("%s/tokens?size=100&page=%d", f.URL, page), nil)
 		if err != nil {
 			f.t.Fatal(err)
 		}

@@ -30,7 +30,7 @@ var mayImport = map[string][]string{
 	"cmd/tokenkeep": {"api", "client", "internal/access", "internal/admin", "internal/audit", "internal/backup", "internal/config", "internal/doctor", "internal/keyring", "internal/keyring/localkms",
 		"internal/sandbox", "internal/server", "internal/store", "internal/store/sqlite", "internal/store/transfer", "internal/token"},
 
-	"internal/keeptest": {"api", "internal/admin", "internal/config", "internal/httpapi", "internal/sandbox", "internal/server", "internal/store/postgres/pgtest", "test/openapitest"},
+	"internal/keeptest": {"api", "internal/admin", "internal/config", "internal/httpapi", "internal/keyring/localkms", "internal/sandbox", "internal/server", "internal/store/postgres/pgtest", "test/openapitest"},
 	"internal/server": {"api", "internal/access", "internal/admin", "internal/apidoc", "internal/audit", "internal/backup", "internal/config", "internal/directory", "internal/egress", "internal/endpoint",
 		"internal/fault", "internal/httpapi", "internal/idempotency", "internal/jsonvalue", "internal/keyring", "internal/keyring/localkms", "internal/proxy", "internal/reactor", "internal/sandbox",
 		"internal/script", "internal/secret", "internal/store",
@@ -99,6 +99,7 @@ var mayDial = map[string]string{
 	"internal/egress/egresstest/witness.go":    "knocks on its own listener, on loopback",
 	"internal/sandbox/launcher_linux.go":       "starts the processes that code of tenants runs in, behind their walls",
 	"internal/keeptest/nodes.go":               "calls the server that a test started, on loopback",
+	"internal/keeptest/farm.go":                "starts the servers that a test kills",
 	"internal/store/postgres/pgtest/pgtest.go": "starts a database server of its own, for tests",
 }
 

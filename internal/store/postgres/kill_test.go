@@ -46,7 +46,7 @@ func TestADatabaseThatStopsHardLosesNothing(t *testing.T) {
 	stop := sync.OnceFunc(func() { close(stopped); wg.Wait() })
 	t.Cleanup(stop)
 	var longest time.Duration
-	rounds := storetest.Rounds(50)
+	rounds := storetest.Rounds(50, 250)
 	for round := range rounds {
 		// Something is acknowledged in each round, however slow the machine is.
 		before := told.Count(storetest.Kept)
@@ -128,7 +128,7 @@ func TestAKilledProcessLosesNothing(t *testing.T) {
 	url := cluster.Database(t)
 	s := open(t, url, postgres.Options{})
 	var told storetest.Ledger
-	for round := range storetest.Rounds(50) {
+	for round := range storetest.Rounds(50, 250) {
 		if err := storetest.KillSometime(writer(t, url), round, &told, random, 100*time.Millisecond, 120*time.Millisecond); err != nil {
 			t.Fatalf("round %d: %v", round, err)
 		}
@@ -137,7 +137,7 @@ func TestAKilledProcessLosesNothing(t *testing.T) {
 	if err := waitFor(t, func() error { return storetest.Verify(t.Context(), s, told.Read()) }); err != nil {
 		t.Error(err)
 	}
-	t.Logf("%d rounds, %d events", storetest.Rounds(50), len(told.Read()))
+	t.Logf("%d rounds, %d events", storetest.Rounds(50, 250), len(told.Read()))
 	if len(told.Read()) == 0 {
 		t.Error("nothing was acknowledged: the test proves nothing")
 	}

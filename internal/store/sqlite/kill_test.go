@@ -18,7 +18,7 @@ func writeUntilKilled(dir string) error {
 }
 
 func TestAKilledProcessLosesNothing(t *testing.T) {
-	rounds, random := storetest.Rounds(100), storetest.Randomly(t)
+	rounds, random := storetest.Rounds(100, 500), storetest.Randomly(t)
 	var dir string
 	var told storetest.Ledger
 	changes := 0

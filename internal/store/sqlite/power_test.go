@@ -17,11 +17,8 @@ import (
 )
 
 func TestAPowerCutLosesNothing(t *testing.T) {
-	stores, cuts := 10, 20
-	if testing.Short() {
-		stores = 2
-	}
-	for n := range stores { // several, so that each stays small
+	const cuts = 20
+	for n := range storetest.Rounds(500, 10_000) / cuts { // several stores, so that each stays small
 		t.Run(fmt.Sprint("store ", n+1), func(t *testing.T) {
 			t.Parallel()
 			cutPower(t, cuts)
@@ -100,7 +97,7 @@ func verifyCut(t *testing.T, dir string, events []storetest.Event) error {
 func TestAPowerCutWhileAStoreOpensAndClosesIsNoDamage(t *testing.T) {
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))
-	for i := range 24 {
+	for i := range storetest.Rounds(60, 1000) {
 		dir := t.TempDir()
 		recorder := powercut.New(t, dir)
 		var told storetest.Ledger

@@ -18,18 +18,26 @@ import (
 // Writers is how many write at once while things are killed.
 const Writers = 8
 
-// Rounds is how often something is killed: all of the rounds when
-// KEEPTEST_ROUNDS says "all", as make does, a tenth of them in a short run, and
-// a fifth otherwise.
-func Rounds(all int) int {
+// Rounds is how often something is killed, cut off or tried: all of the rounds
+// when KEEPTEST_ROUNDS says "all", as make test does, and soak of them when it
+// says "soak", as make soak does; a tenth of all in a short run, and a fifth
+// otherwise.
+func Rounds(all, soak int) int {
 	switch {
-	case os.Getenv("KEEPTEST_ROUNDS") == "all":
+	case Soak():
+		return soak
+	case os.Getenv(roundsVariable) == "all":
 		return all
 	case testing.Short():
-		return all / 10
+		return max(all/10, 1)
 	}
-	return all / 5
+	return max(all/5, 1)
 }
+
+// Soak says whether tests run in their largest size, which takes hours.
+func Soak() bool { return os.Getenv(roundsVariable) == "soak" }
+
+const roundsVariable = "KEEPTEST_ROUNDS"
 
 // Randomly returns a source of numbers whose seed a failure tells.
 func Randomly(t *testing.T) *rand.Rand {
