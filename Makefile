@@ -108,7 +108,7 @@ chromium:
 
 .PHONY: unit
 unit: postgres runtime webhooks compat tsclient pictures apidoc chromium ## Run the tests as 'go test ./...' does, those on PostgreSQL and Node 16 included, with every round of the crash tests
-	KEEPTEST_POSTGRES=required KEEPTEST_RUNTIME=required KEEPTEST_BROWSER=required KEEPTEST_ROUNDS=all KEEPTEST_KEYS=200 go test ./...
+	KEEPTEST_POSTGRES=required KEEPTEST_RUNTIME=required KEEPTEST_BROWSER=required KEEPTEST_ROUNDS=all go test ./...
 
 .PHONY: both
 both: postgres ## Run the tests that know no store once more, on PostgreSQL, each request to one of two nodes by chance

@@ -6,8 +6,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,23 +15,13 @@ import (
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres/pgtest"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 	"github.com/tokenkeep/tokenkeep/test/openapitest"
 )
 
 // callers is how many send each key at the same time, and together how many
 // keys are on their way at once.
 const callers, atOnce = 20, 4
-
-// keysVariable says how many keys there are; 40 will do to find a mistake
-// that is often made.
-const keysVariable = "KEEPTEST_KEYS"
-
-func keys() int {
-	if n, err := strconv.Atoi(os.Getenv(keysVariable)); err == nil && !testing.Short() {
-		return n
-	}
-	return 40
-}
 
 // farm is a farm of servers with what a test does to it.
 type farm struct {
@@ -43,6 +31,23 @@ type farm struct {
 
 func newFarm(t *testing.T, servers int, storeURL string) *farm {
 	return &farm{keeptest.NewFarm(t, servers, storeURL, nil), t}
+}
+
+// application makes a private application of a new tenant and returns its key.
+func (f *farm) application(t *testing.T, permissions ...string) string {
+	t.Helper()
+	var tenant api.CreatedTenant
+	if err := f.Operator().Call(t.Context(), http.MethodPost, "/tenants", api.CreateTenant{Name: "Tenant"}, &tenant); err != nil {
+		t.Fatal(err)
+	}
+	var made api.Application
+	err := f.Operator().Call(t.Context(), http.MethodPost, "/tenants/"+tenant.Tenant.ID+"/applications", api.CreateApplication{
+		Name: "server", Type: "private", Permissions: permissions,
+	}, &made)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made.Key
 }
 
 // reply is what a caller got in the end.
@@ -94,23 +99,12 @@ func TestEveryKeyHasOneEffectWhateverIsKilled(t *testing.T) {
 }
 
 func keysUnderKills(t *testing.T, f *farm) {
-	operator := f.Operator()
-	var tenant api.CreatedTenant
-	if err := operator.Call(t.Context(), http.MethodPost, "/tenants", api.CreateTenant{Name: "Tenant"}, &tenant); err != nil {
-		t.Fatal(err)
-	}
-	var application api.Application
-	err := operator.Call(t.Context(), http.MethodPost, "/tenants/"+tenant.Tenant.ID+"/applications", api.CreateApplication{
-		Name: "server", Type: "private", Permissions: []string{"token:create", "token:read"},
-	}, &application)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := f.application(t, "token:create", "token:read")
 	transport := &http.Transport{MaxIdleConnsPerHost: callers * atOnce}
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: openapitest.NewWatch(t, openapitest.Load(t), transport), Timeout: 30 * time.Second}
 
-	n := keys()
+	n := storetest.Rounds(200, 2000)
 	replies := make([][callers]reply, n)
 	var answered atomic.Int64
 	next := make(chan int)
@@ -124,7 +118,7 @@ func keysUnderKills(t *testing.T, f *farm) {
 						// Bodies differ, so that an answer tells whose effect it tells of.
 						body := fmt.Sprintf(`{"type":"token","data":"x","metadata":{"key":"%d","caller":"%d"}}`, k, i)
 						var err error
-						if replies[k][i], err = f.post(client, "/tokens", application.Key, fmt.Sprint("key ", k), body, &answered); err != nil {
+						if replies[k][i], err = f.post(client, "/tokens", key, fmt.Sprint("key ", k), body, &answered); err != nil {
 							t.Errorf("key %d, caller %d: %v", k, i, err)
 						}
 					})
@@ -161,7 +155,7 @@ func keysUnderKills(t *testing.T, f *farm) {
 	t.Logf("%d keys, %d answers, %d kills", n, answered.Load(), kills)
 	replayed := f.checkReplies(replies)
 	t.Logf("%d of %d were told it again", replayed, n*callers)
-	f.checkTokens(client, application.Key, replies)
+	f.checkTokens(client, key, replies)
 }
 
 // checkReplies looks that all callers of a key were told the same, and counts
