@@ -27,6 +27,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 	"github.com/tokenkeep/tokenkeep/internal/sandbox"
 	"github.com/tokenkeep/tokenkeep/internal/server"
+	"github.com/tokenkeep/tokenkeep/internal/store"
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres/pgtest"
 	"github.com/tokenkeep/tokenkeep/test/openapitest"
 )
@@ -52,7 +53,8 @@ type Options struct {
 	Settings map[string]string // beside those of a developer's machine
 	Now      func() time.Time
 	Routes   []httpapi.Route
-	Ahead    []string // migrations of a database behind those of this release
+	Ahead    []string                      // migrations of a database behind those of this release
+	Store    func(store.Store) store.Store // what stands in front of the store
 	KeyCache time.Duration
 	Listener net.Listener // default: one on a free port
 	StoreURL string       // of a database; default: what the environment chooses
@@ -117,7 +119,7 @@ func startNode(t testing.TB, o Options, database []string, log *Log) *node {
 	conf.Dev = true
 	s, err := server.New(t.Context(), conf, server.Options{
 		Logger: slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Now:    o.Now, Version: "test", Routes: o.Routes, Ahead: o.Ahead, KeyCache: o.KeyCache, Listener: o.Listener,
+		Now:    o.Now, Version: "test", Routes: o.Routes, Ahead: o.Ahead, Store: o.Store, KeyCache: o.KeyCache, Listener: o.Listener,
 	})
 	if err != nil {
 		t.Fatalf("start server: %v", err)

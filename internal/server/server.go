@@ -44,6 +44,8 @@ type Options struct {
 	Routes []httpapi.Route
 	// Ahead are migrations of a database behind the server's own, for tests.
 	Ahead []string
+	// Store, when not nil, returns what stands in front of the store, for tests.
+	Store func(store.Store) store.Store
 	// KeyCache is how long keys in memory are used before the store is asked
 	// whether they changed; 0 means two seconds. A rotation waits for it to
 	// pass, several times.
@@ -138,6 +140,9 @@ func New(ctx context.Context, c *config.Config, o Options) (_ *Server, err error
 	}
 	if err := s.openStore(ctx); err != nil {
 		return nil, err
+	}
+	if o.Store != nil {
+		s.store = o.Store(s.store)
 	}
 	if err := s.connect(ctx); err != nil {
 		return nil, err
