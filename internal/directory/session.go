@@ -181,8 +181,7 @@ func (s *Service) AuthorizeSession(ctx context.Context, c access.Caller, in Auth
 		if _, err := openSession(keys, r); err != nil {
 			return fmt.Errorf("open session: %w", err)
 		}
-		now := store.At(s.now())
-		if r.ExpiresAt <= now {
+		if ended(r, s.now()) {
 			return errNoNonce
 		}
 		if r.AuthorizedBy != "" {
@@ -197,7 +196,7 @@ func (s *Service) AuthorizeSession(ctx context.Context, c access.Caller, in Auth
 				return err
 			}
 		}
-		r.AuthorizedBy, r.AuthorizedAt = c.Application(), now
+		r.AuthorizedBy, r.AuthorizedAt = c.Application(), store.At(s.now())
 		if !in.ExpiresAt.IsZero() {
 			r.ExpiresAt = store.At(in.ExpiresAt)
 		}
@@ -286,6 +285,16 @@ func (s *Service) DeleteSession(ctx context.Context, c access.Caller, id string)
 	})
 }
 
+// skew is how far the clocks of two servers may be apart.
+const skew = 5 * time.Minute
+
+// ended says whether a session can no longer be used. One that was made later
+// than now was made before the clock was set back: it may have ended since, and
+// must not come back to life.
+func ended(r store.Session, now time.Time) bool {
+	return r.ExpiresAt <= store.At(now) || r.CreatedAt > store.At(now.Add(skew))
+}
+
 // authenticateSession finds the caller of a session's key.
 func (s *Service) authenticateSession(ctx context.Context, keys *keyring.Keys, key secret.Text) (c access.Caller, err error) {
 	hash := keys.HashKey(key)
@@ -320,7 +329,7 @@ func (s *Service) callerOfSession(ctx context.Context, tx store.Tx, keys *keyrin
 	if _, err := s.grants.of(keys.Tenant(), keys, by); err != nil {
 		return access.Caller{}, err // the row is not what was sealed
 	}
-	if r.ExpiresAt <= store.At(s.now()) {
+	if ended(r, s.now()) {
 		return access.Caller{}, errSessionEnded
 	}
 	if !by.ExpiresAt.IsZero() && by.ExpiresAt <= store.At(s.now()) {

@@ -21,6 +21,8 @@ const (
 	epochLength = time.Minute
 	// Retention is the longest that a short-lived value can be opened.
 	Retention = 60 * time.Minute
+	// skew is how far the clocks of two servers may be apart.
+	skew = 5 * time.Minute
 )
 
 // epochID names the key of a tenant's epoch.
@@ -125,15 +127,17 @@ func (r *Ring) readEpoch(ctx context.Context, keys *Keys, id epochID) (*EpochKey
 
 // DestroyDue destroys every epoch key whose minute began at least Retention
 // ago, in the store and in memory, and returns how many it destroyed in the
-// store. An installation may choose a shorter retention for all its tenants;
+// store. It also destroys those whose minute will begin more than Retention
+// from now: the clock was set back since, and nobody knows how old they are. An installation may choose a shorter retention for all its tenants;
 // one above Retention, or 0, means Retention. Run it every minute.
 func (r *Ring) DestroyDue(ctx context.Context, retention time.Duration) (int, error) {
 	if retention <= 0 || retention > Retention {
 		retention = Retention
 	}
-	before := epochAt(r.now().Add(-retention)) + 1
-	r.epochs.drop(func(e epochID) bool { return e.number < before })
-	n, err := r.store.EpochKeys().DestroyEpochKeys(ctx, before)
+	now := r.now()
+	first, last := epochAt(now.Add(-retention))+1, epochAt(now.Add(Retention))
+	r.epochs.drop(func(e epochID) bool { return e.number < first || e.number > last })
+	n, err := r.store.EpochKeys().DestroyEpochKeys(ctx, first, last)
 	if err != nil {
 		return n, fmt.Errorf("keyring: destroy epoch keys: %w", err)
 	}
@@ -197,7 +201,11 @@ func (s *EpochSet) Open(record, field string, sealed []byte) ([]byte, error) {
 	if !ok {
 		return nil, ErrOtherEpoch
 	}
-	if key == nil || !key.now().Before(goneAt(number, s.retention)) {
+	if key == nil {
+		return nil, ErrGone
+	}
+	// A minute that has not come is one from before the clock was set back.
+	if now := key.now(); !now.Before(goneAt(number, s.retention)) || goneAt(number, 0).After(now.Add(skew)) {
 		return nil, ErrGone
 	}
 	// A key that was made anew for the same minute, after the clock was set

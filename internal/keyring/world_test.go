@@ -487,9 +487,9 @@ func (e *watchedEpochs) EpochKeyList(ctx context.Context, tenant string) ([]int6
 	return e.EpochKeys.EpochKeyList(ctx, tenant)
 }
 
-func (e *watchedEpochs) DestroyEpochKeys(ctx context.Context, before int64) (int, error) {
+func (e *watchedEpochs) DestroyEpochKeys(ctx context.Context, first, last int64) (int, error) {
 	if err := e.call("DestroyEpochKeys"); err != nil {
 		return 0, err
 	}
-	return e.EpochKeys.DestroyEpochKeys(ctx, before)
+	return e.EpochKeys.DestroyEpochKeys(ctx, first, last)
 }

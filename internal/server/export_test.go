@@ -1,6 +1,10 @@
 package server
 
-import "github.com/tokenkeep/tokenkeep/internal/httpapi"
+import (
+	"context"
+
+	"github.com/tokenkeep/tokenkeep/internal/httpapi"
+)
 
 // CloseStore takes the store away from a running server.
 func (s *Server) CloseStore() error { return s.store.Close() }
@@ -17,3 +21,9 @@ func (s *Server) MetricsURL() string {
 
 // AdminRoutes returns the rows of the admin socket.
 func (s *Server) AdminRoutes() []httpapi.Route { return s.adminRoutes() }
+
+// NoteTime keeps the time for the next start.
+func (s *Server) NoteTime(ctx context.Context) error { return s.noteTime(ctx) }
+
+// DoubtsClock says that nothing is destroyed because the clock says so.
+func (s *Server) DoubtsClock() bool { return s.doubtsClock() }

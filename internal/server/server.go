@@ -34,8 +34,10 @@ import (
 
 // Options are what a server needs beside its configuration.
 type Options struct {
-	Logger  *slog.Logger
-	Now     func() time.Time // default time.Now
+	Logger *slog.Logger
+	// Now tells the time. Unless it is given, it is the machine's clock, whose
+	// jumps are doubted at first.
+	Now     func() time.Time
 	Version string
 	// Listener, when not nil, is used instead of listening on the configured
 	// address: an inherited socket survives a restart, with all who wait in it.
@@ -63,6 +65,8 @@ type Server struct {
 	log     *slog.Logger
 	now     func() time.Time
 	started time.Time
+	steady  func() bool // whether the clock is believed
+	patient time.Time   // until when nothing is destroyed, whatever the clock says
 
 	services
 	store       store.Store
@@ -108,8 +112,10 @@ func New(ctx context.Context, c *config.Config, o Options) (_ *Server, err error
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	steady := func() bool { return true }
 	if o.Now == nil {
-		o.Now = time.Now
+		machine := machineClock(o.Logger)
+		o.Now, steady = machine.Now, machine.Steady
 	}
 	if o.KeyCache == 0 {
 		o.KeyCache = 2 * time.Second
@@ -117,7 +123,7 @@ func New(ctx context.Context, c *config.Config, o Options) (_ *Server, err error
 			o.Requests = c.ReadTimeout + c.WriteTimeout
 		}
 	}
-	s := &Server{config: c, options: o, log: o.Logger, now: o.Now, started: o.Now(), registry: newRegistry(o.Version)}
+	s := &Server{config: c, options: o, log: o.Logger, now: o.Now, started: o.Now(), registry: newRegistry(o.Version), steady: steady}
 	defer func() {
 		if err != nil {
 			_ = s.release()
@@ -143,6 +149,9 @@ func New(ctx context.Context, c *config.Config, o Options) (_ *Server, err error
 	}
 	if o.Store != nil {
 		s.store = o.Store(s.store)
+	}
+	if err := s.compareClock(ctx); err != nil {
+		return nil, err
 	}
 	if err := s.connect(ctx); err != nil {
 		return nil, err

@@ -166,9 +166,9 @@ type EpochKeys interface {
 	// EpochKeyList returns the epochs of a tenant that still have a key.
 	EpochKeyList(ctx context.Context, tenant string) ([]int64, error)
 
-	// DestroyEpochKeys destroys the keys of every epoch before the given one,
-	// of all tenants, and returns how many.
-	DestroyEpochKeys(ctx context.Context, before int64) (int, error)
+	// DestroyEpochKeys destroys the keys of every epoch but those from first to
+	// last, of all tenants, and returns how many.
+	DestroyEpochKeys(ctx context.Context, first, last int64) (int, error)
 
 	// DestroyTenantEpochKeys destroys all epoch keys of one tenant.
 	DestroyTenantEpochKeys(ctx context.Context, tenant string) error

@@ -31,7 +31,7 @@ var mayImport = map[string][]string{
 		"internal/sandbox", "internal/server", "internal/store", "internal/store/sqlite", "internal/store/transfer", "internal/token"},
 
 	"internal/keeptest": {"api", "internal/admin", "internal/config", "internal/httpapi", "internal/keyring/localkms", "internal/sandbox", "internal/server", "internal/store", "internal/store/postgres/pgtest", "test/openapitest"},
-	"internal/server": {"api", "internal/access", "internal/admin", "internal/apidoc", "internal/audit", "internal/backup", "internal/config", "internal/directory", "internal/egress", "internal/endpoint",
+	"internal/server": {"api", "internal/access", "internal/admin", "internal/apidoc", "internal/audit", "internal/backup", "internal/clock", "internal/config", "internal/directory", "internal/egress", "internal/endpoint",
 		"internal/fault", "internal/httpapi", "internal/idempotency", "internal/jsonvalue", "internal/keyring", "internal/keyring/localkms", "internal/proxy", "internal/reactor", "internal/sandbox",
 		"internal/script", "internal/secret", "internal/store",
 		"internal/store/postgres", "internal/store/sqlite", "internal/store/transfer", "internal/token"},
@@ -78,6 +78,7 @@ var mayImport = map[string][]string{
 
 	"internal/base58":    {},
 	"internal/luhn":      {},
+	"internal/clock":     {},
 	"internal/clocktest": {},
 	"internal/fault":     {},
 	"internal/secret":    {},

@@ -123,10 +123,15 @@ func (e epochKeys) EpochKeyList(ctx context.Context, tenant string) (epochs []in
 }
 
 // DestroyEpochKeys removes the rows; their bytes go when tidy rewrites the table.
-func (e epochKeys) DestroyEpochKeys(ctx context.Context, before int64) (n int, err error) {
+func (e epochKeys) DestroyEpochKeys(ctx context.Context, first, last int64) (n int, err error) {
 	err = e.store.asOwner(ctx, "destroy epoch keys", func(ctx context.Context, pool *pgxpool.Pool) error {
-		tag, err := pool.Exec(ctx, "DELETE FROM epoch_keys WHERE epoch < $1", before)
-		n = int(tag.RowsAffected())
+		n = 0
+		older, err := pool.Exec(ctx, "DELETE FROM epoch_keys WHERE epoch < $1", first)
+		if err != nil {
+			return err
+		}
+		newer, err := pool.Exec(ctx, "DELETE FROM epoch_keys WHERE epoch > $1", last) // apart, or it would read the whole table
+		n = int(older.RowsAffected() + newer.RowsAffected())
 		return err
 	})
 	if n > 0 || err != nil {

@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -206,7 +207,7 @@ func sweeps(t *testing.T, s *postgres.Store) {
 	_, errParcels := s.AllTenants().ExpiredParcels(ctx, 1, 0, 10)
 	_, errDue := s.AllTenants().DueParcels(ctx, 1, 10)
 	_, errUnsealed := s.AllTenants().UnsealedTenants(ctx, "", 10)
-	_, errKeys := s.EpochKeys().DestroyEpochKeys(ctx, 1)
+	_, errKeys := s.EpochKeys().DestroyEpochKeys(ctx, 1, math.MaxInt64)
 	if err := errors.Join(errTenants, errExpired, errSessions, errParcels, errDue, errUnsealed, errKeys); err != nil {
 		t.Fatal(err)
 	}

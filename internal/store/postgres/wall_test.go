@@ -155,7 +155,7 @@ func TestAnOwnerWithoutPowersWillDo(t *testing.T) {
 	if found, err := s.Check(ctx, nil); len(found) == 0 || err != nil {
 		t.Errorf("Check of a damaged store: got %q, error %v; want something", found, err)
 	}
-	if n, err := s.EpochKeys().DestroyEpochKeys(ctx, 100); n != 2 || err != nil {
+	if n, err := s.EpochKeys().DestroyEpochKeys(ctx, 100, 200); n != 2 || err != nil {
 		t.Errorf("DestroyEpochKeys: got %d, error %v; want 2", n, err)
 	}
 	if err := s.Tidy(ctx); err != nil {

@@ -220,8 +220,8 @@ func (e *epochKeys) EpochKeyList(ctx context.Context, tenant string) ([]int64, e
 	return list, nil
 }
 
-func (e *epochKeys) DestroyEpochKeys(ctx context.Context, before int64) (int, error) {
-	return e.destroy(ctx, func(id epochID) bool { return id.epoch < before })
+func (e *epochKeys) DestroyEpochKeys(ctx context.Context, first, last int64) (int, error) {
+	return e.destroy(ctx, func(id epochID) bool { return id.epoch < first || id.epoch > last })
 }
 
 func (e *epochKeys) DestroyTenantEpochKeys(ctx context.Context, tenant string) error {

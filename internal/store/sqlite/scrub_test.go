@@ -157,7 +157,7 @@ func TestDestroyedEpochKeysAreInNoFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n, err := s.EpochKeys().DestroyEpochKeys(t.Context(), 15); n != 15 || err != nil {
+	if n, err := s.EpochKeys().DestroyEpochKeys(t.Context(), 15, 1000); n != 15 || err != nil {
 		t.Fatalf("DestroyEpochKeys: got %d, error %v; want 15", n, err)
 	}
 	if n := holds(t, dir, needle, ""); n != 5 {

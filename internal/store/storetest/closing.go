@@ -86,7 +86,7 @@ func closedStore(f *fixture) {
 		"AddEpochKey again":      func() error { _, err := keys.AddEpochKey(ctx, tenantA, 1, []byte("w")); return err },
 		"ReplaceEpochKey":        func() error { return keys.ReplaceEpochKey(ctx, tenantA, 1, []byte("w")) },
 		"EpochKeyList":           func() error { _, err := keys.EpochKeyList(ctx, tenantA); return err },
-		"DestroyEpochKeys":       func() error { _, err := keys.DestroyEpochKeys(ctx, 100); return err },
+		"DestroyEpochKeys":       func() error { _, err := keys.DestroyEpochKeys(ctx, 100, 200); return err },
 		"DestroyTenantEpochKeys": func() error { return keys.DestroyTenantEpochKeys(ctx, tenantA) },
 	} {
 		if err := call(); !errors.Is(err, store.ErrUnavailable) {

@@ -73,7 +73,7 @@ func epochReplacement(f *fixture) {
 		f.Fatalf("ReplaceEpochKey: %v", err)
 	}
 	f.same("key after the replacement", f.addEpoch(tenantA, 1, "third"), "wrapped anew")
-	if _, err := keys.DestroyEpochKeys(ctx, 2); err != nil {
+	if _, err := keys.DestroyEpochKeys(ctx, 2, 2); err != nil {
 		f.Fatalf("DestroyEpochKeys: %v", err)
 	}
 	if err := keys.ReplaceEpochKey(ctx, tenantA, 1, []byte("x")); !errors.Is(err, store.ErrNotFound) {
@@ -89,20 +89,20 @@ func epochDestruction(f *fixture) {
 		f.addEpoch(tenantA, epoch, fmt.Sprint("a", epoch))
 		f.addEpoch(tenantB, epoch, fmt.Sprint("b", epoch))
 	}
-	n, err := f.EpochKeys().DestroyEpochKeys(f.Context(), 3)
-	if n != 10 || err != nil {
-		f.Errorf("DestroyEpochKeys(3): got %d, error %v; want 10", n, err)
+	n, err := f.EpochKeys().DestroyEpochKeys(f.Context(), 3, 6)
+	if n != 12 || err != nil {
+		f.Errorf("DestroyEpochKeys(3, 6): got %d, error %v; want 12", n, err)
 	}
-	f.epochs(f.Store, tenantA, 3, 4, 5, 6, 7)
-	f.epochs(f.Store, tenantB, 3, 4, 5, 6, 7)
-	if n, err := f.EpochKeys().DestroyEpochKeys(f.Context(), 3); n != 0 || err != nil {
-		f.Errorf("DestroyEpochKeys(3) again: got %d, error %v; want 0", n, err)
+	f.epochs(f.Store, tenantA, 3, 4, 5, 6)
+	f.epochs(f.Store, tenantB, 3, 4, 5, 6)
+	if n, err := f.EpochKeys().DestroyEpochKeys(f.Context(), 3, 6); n != 0 || err != nil {
+		f.Errorf("DestroyEpochKeys(3, 6) again: got %d, error %v; want 0", n, err)
 	}
 	if err := f.EpochKeys().DestroyTenantEpochKeys(f.Context(), tenantA); err != nil {
 		f.Errorf("DestroyTenantEpochKeys: %v", err)
 	}
 	f.epochs(f.Store, tenantA)
-	f.epochs(f.Store, tenantB, 3, 4, 5, 6, 7)
+	f.epochs(f.Store, tenantB, 3, 4, 5, 6)
 	// Places that became free are used again, for the right tenant.
 	for epoch := int64(10); epoch < 25; epoch++ {
 		f.addEpoch(tenantC, epoch, fmt.Sprint("c", epoch))
@@ -119,7 +119,7 @@ func epochReopen(f *fixture) {
 	for epoch := int64(1); epoch <= 6; epoch++ {
 		f.addEpoch(tenantA, epoch, fmt.Sprint("key ", epoch))
 	}
-	if _, err := f.EpochKeys().DestroyEpochKeys(f.Context(), 4); err != nil {
+	if _, err := f.EpochKeys().DestroyEpochKeys(f.Context(), 4, 6); err != nil {
 		f.Fatalf("DestroyEpochKeys: %v", err)
 	}
 	if err := f.EpochKeys().ReplaceEpochKey(f.Context(), tenantA, 5, []byte("wrapped anew")); err != nil {

@@ -315,8 +315,8 @@ func (x failingEpochs) EpochKeyList(ctx context.Context, tenant string) ([]int64
 	return get(ctx, x.f, "EpochKeyList", func() ([]int64, error) { return x.keys.EpochKeyList(ctx, tenant) })
 }
 
-func (x failingEpochs) DestroyEpochKeys(ctx context.Context, before int64) (int, error) {
-	return get(ctx, x.f, "DestroyEpochKeys", func() (int, error) { return x.keys.DestroyEpochKeys(ctx, before) })
+func (x failingEpochs) DestroyEpochKeys(ctx context.Context, first, last int64) (int, error) {
+	return get(ctx, x.f, "DestroyEpochKeys", func() (int, error) { return x.keys.DestroyEpochKeys(ctx, first, last) })
 }
 
 func (x failingEpochs) DestroyTenantEpochKeys(ctx context.Context, tenant string) error {
