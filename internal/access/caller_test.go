@@ -63,6 +63,7 @@ func TestACallerCanDoNoMoreThanItsKindWhateverItsGrantSays(t *testing.T) {
 		"the system cannot use tokens":     {access.NewSystem("t", access.TokenUse, access.TokenRead), "token:read"},
 		"the system without a tenant":      {access.NewSystem("", access.TokenDelete), ""},
 		"an anonymous proxy call":          {access.NewAnonymousProxy("t", all), "token:use"},
+		"an anonymous call of a proxy's":   {access.NewApplication("t", "a", access.Private, all).AsAnonymousProxy(), "token:use"},
 		"an anonymous call of no grant":    {access.NewAnonymousProxy("t", access.Grant{}), ""},
 		"an anonymous call of anything":    {access.NewAnonymousProxy("t", access.PlainGrant(access.TokenUse)), "token:use"},
 		"a grant of no permission":         {access.NewSystem("t", 0, 200), ""},
@@ -101,6 +102,7 @@ func TestCallersSayWhoTheyAre(t *testing.T) {
 		"an uncapped session":     {access.NewUncappedSession("t", "a", "s", g), "t", "a", "s", "", "application"},
 		"the system":              {access.NewSystem("t"), "t", "", "", "", "system"},
 		"an anonymous proxy call": {access.NewAnonymousProxy("t", g), "t", "", "", "", ""},
+		"one through a proxy":     {access.NewApplication("t", "a", access.Private, g).AsAnonymousProxy(), "t", "", "", "", ""},
 		"nobody":                  {access.Caller{}, "", "", "", "", ""},
 	}
 	for name, test := range tests {

@@ -119,16 +119,14 @@ func (g Grant) plain() permissionSet {
 // one right below one of these.
 func (g Grant) containers() iter.Seq[string] {
 	return func(yield func(string) bool) {
-		if !yield("/") {
-			return
-		}
+		more := yield("/")
 		for _, r := range g.rules() {
-			if r.container != "" && !yield(r.container) {
-				return
+			if more && r.container != "" {
+				more = yield(r.container)
 			}
 			for _, c := range r.conditions {
-				if !c.onID && !yield(c.value) {
-					return
+				if more && !c.onID {
+					more = yield(c.value)
 				}
 			}
 		}

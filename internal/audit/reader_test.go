@@ -276,6 +276,9 @@ func FuzzVerifyExport(f *testing.F) {
 		f.Add(changed)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
+		if c, err := audit.ParseCheckpoint(b); err == nil && c == nil {
+			t.Error("ParseCheckpoint gives neither a checkpoint nor an error")
+		}
 		v, err := audit.VerifyExport(bytes.NewReader(b), public, nil)
 		if err != nil {
 			t.Fatalf("VerifyExport = %v", err)

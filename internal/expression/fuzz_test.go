@@ -88,6 +88,42 @@ func FuzzEvaluate(f *testing.F) {
 	})
 }
 
+// FuzzMask: what is hidden makes no difference to what a mask shows, and a mask
+// keeps its bound.
+func FuzzMask(f *testing.F) {
+	seeds(f, func(s string) {
+		f.Add([]byte(jsonvalue.NewString(s).AppendJSON(nil)))
+	})
+	for _, s := range []string{
+		`{"number":"{{ data.number | reveal_last: 4 }}","month":"{{ data.expiration_month }}"}`, `["{{ data.cvc }}","{{ data | stringify }}"]`, `{"a":{"b":["{{ data['cvc'] }}",1.50,null]}}`,
+		`"{{ data | json: '$..cvc' }}"`, `"{{ data | json_stringify | slice: -6, 6 }}"`,
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		mask, err := jsonvalue.Parse(text)
+		if err != nil {
+			return
+		}
+		shown := func(cvc string) (string, error) {
+			v, err := expression.EvaluateMask(mask, parseJSON(t, `{"number":"4242424242424242","expiration_month":12,"cvc":"`+cvc+`","n":[{"cvc":1}]}`), expression.MaskOptions{Hidden: []string{"cvc"}, MaxOutput: 1000})
+			return string(v.AppendJSON(nil)), err
+		}
+		first, err := shown("123")
+		if err != nil && fault.Of(err).Kind() != fault.Invalid {
+			t.Fatalf("EvaluateMask fails with %v", err)
+		}
+		second, other := shown("9876")
+		if first != second || (err == nil) != (other == nil) {
+			t.Errorf("the mask %s shows %s (%v) with one code and %s (%v) with another", text, first, err, second, other)
+		}
+		masked := expression.DefaultMask(mask)
+		if masked.Kind() != mask.Kind() && masked.Kind() != jsonvalue.String {
+			t.Errorf("the default mask of %s is %s", text, masked.AppendJSON(nil))
+		}
+	})
+}
+
 func FuzzDetokenize(f *testing.F) {
 	for _, s := range []string{
 		"{{tok}}", "a{{ tok }}b{{token: tok | json: '$.data'}}", "{{ tok | upcase | append: '{{tok}}' }}", "{{- tok -}}", "{{{{tok}}}}", "{{ o'brien | last4 }}", "\"{{tok}}\\\u0001",

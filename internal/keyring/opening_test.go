@@ -79,3 +79,18 @@ func TestOpenAllNoticesKeysetsOfAnotherKEK(t *testing.T) {
 		t.Errorf("OpenAll = %+v, %v, want ErrWrongKEK", got, err)
 	}
 }
+
+func TestOpenAllReportsWhatItCouldNotRead(t *testing.T) {
+	w := newWorld(t)
+	w.tenant()
+	for _, call := range []string{"Tenants", "Keysets", "Tokens", "TenantRow"} {
+		failed := errors.New("no " + call)
+		w.ring = w.open(keyring.Options{}) // which has nothing in memory
+		w.watch().from(failOn(call, failed))
+		_, err := w.ring.OpenAll(t.Context(), nil)
+		w.watch().from(nil)
+		if !errors.Is(err, failed) {
+			t.Errorf("OpenAll without %s = %v", call, err)
+		}
+	}
+}

@@ -612,3 +612,91 @@ func TestAnOldKeyOutlivesTheRequestsThatSealedWithIt(t *testing.T) {
 		t.Errorf("the old key was destroyed %v after the new one began to seal, want 92 s", waited)
 	}
 }
+
+// A store that is away for a moment is waited for, and not for ever.
+func TestARotationWaitsForAStoreThatIsAway(t *testing.T) {
+	for name, c := range map[string]struct {
+		failures int
+		want     error
+	}{"for a moment": {5, nil}, "for good": {1 << 30, store.ErrUnavailable}} {
+		w := newWorld(t)
+		tenant := w.tenant()
+		w.fill(tenant, 2, 0)
+		failures := 0
+		w.watch().from(func(call string, _ int) error {
+			if call == "ReplaceToken" && failures < c.failures {
+				failures++
+				return store.ErrUnavailable
+			}
+			return nil
+		})
+		begun := w.clock.Now()
+		if err := w.ring.RotateTenant(t.Context(), tenant, nil); !errors.Is(err, c.want) || failures == 0 {
+			t.Errorf("%s: RotateTenant = %v after %d failures, want %v", name, err, failures, c.want)
+		}
+		if !w.clock.Now().After(begun) {
+			t.Errorf("%s: nobody waited", name)
+		}
+	}
+}
+
+func TestARotationThatIsEndedWaitsForNothing(t *testing.T) {
+	w := newWorld(t)
+	tenant := w.tenant()
+	w.fill(tenant, 2, 0)
+	ended, away := errors.New("ended"), errors.New("away")
+	var end error
+	ring := w.open(keyring.Options{CacheFor: time.Second, Requests: time.Minute, Wait: func(_ context.Context, d time.Duration) error {
+		w.clock.Advance(d)
+		return end
+	}})
+	if err := ring.RotateTenant(t.Context(), tenant, nil); err != nil {
+		t.Fatal(err)
+	}
+	end = ended
+	if err := ring.RetireTenant(t.Context(), tenant); !errors.Is(err, ended) {
+		t.Errorf("RetireTenant = %v, want that it was ended while it waited for requests", err)
+	}
+	end = nil
+	if err := ring.RetireTenant(t.Context(), tenant); err != nil {
+		t.Errorf("RetireTenant afterwards = %v", err)
+	}
+	w.watch().from(func(call string, _ int) error {
+		if call != "ReplaceToken" {
+			return nil
+		}
+		end = ended
+		return errors.Join(away, store.ErrUnavailable)
+	})
+	if err := ring.RotateTenant(t.Context(), tenant, nil); !errors.Is(err, away) {
+		t.Errorf("RotateTenant = %v, want what failed", err)
+	}
+}
+
+// The tenant's own row is sealed anew with the rest.
+func TestTheSecretsOfATenantAreRotated(t *testing.T) {
+	w := newWorld(t)
+	ctx, tenant := t.Context(), w.tenant()
+	w.update(tenant, func(tx store.Tx) error {
+		row, err := tx.TenantRow(ctx)
+		row.Secrets = mustSeal(t, w.keys(tenant), tenant, keyring.FieldTenantSecrets, "secrets")
+		return errors.Join(err, tx.ReplaceTenant(ctx, row))
+	})
+	if err := errors.Join(w.ring.RotateTenant(ctx, tenant, nil), w.ring.RetireTenant(ctx, tenant)); err != nil {
+		t.Fatal(err)
+	}
+	keys := w.keys(tenant)
+	w.update(tenant, func(tx store.Tx) error {
+		row, err := tx.TenantRow(ctx)
+		if err != nil {
+			return err
+		}
+		if id, err := keyring.KeyID(row.Secrets); id != keys.Primary() || err != nil {
+			t.Errorf("the secrets are under the key %d, %v, want %d", id, err, keys.Primary())
+		}
+		if got, err := keys.Open(tenant, keyring.FieldTenantSecrets, row.Secrets); string(got) != "secrets" || err != nil {
+			t.Errorf("Open = %q, %v", got, err)
+		}
+		return nil
+	})
+}

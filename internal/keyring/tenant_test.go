@@ -237,3 +237,30 @@ func TestForIsSafeForConcurrentUse(t *testing.T) {
 	}
 	group.Wait()
 }
+
+func TestUnstoredKeysSealWhatATenantBeginsWith(t *testing.T) {
+	w := newWorld(t)
+	ctx, tenant := t.Context(), uuid.NewString()
+	sets, err := w.ring.NewTenant(ctx, tenant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unstored, err := w.ring.Unstored(ctx, tenant, sets)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed := mustSeal(t, unstored, tenant, keyring.FieldTenantSecrets, "first secret")
+	w.update(tenant, func(tx store.Tx) error {
+		errs := []error{tx.InsertTenant(ctx, store.Tenant{ID: tenant, Name: "test"})}
+		for _, set := range sets {
+			errs = append(errs, tx.PutKeyset(ctx, set))
+		}
+		return errors.Join(errs...)
+	})
+	if got, err := w.keys(tenant).Open(tenant, keyring.FieldTenantSecrets, sealed); string(got) != "first secret" || err != nil {
+		t.Errorf("Open = %q, %v", got, err)
+	}
+	if _, err := w.ring.Unstored(ctx, uuid.NewString(), sets); !errors.Is(err, keyring.ErrUnwrap) {
+		t.Errorf("Unstored for another tenant = %v, want ErrUnwrap", err)
+	}
+}

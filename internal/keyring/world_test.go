@@ -394,6 +394,13 @@ func (x *watchedTx) PutMark(ctx context.Context, name string, value []byte) erro
 	return errors.Join(x.call("PutMark"), x.Tx.PutMark(ctx, name, value))
 }
 
+func (x *watchedTx) TenantRow(ctx context.Context) (store.Tenant, error) {
+	if err := x.call("TenantRow"); err != nil {
+		return store.Tenant{}, err
+	}
+	return x.Tx.TenantRow(ctx)
+}
+
 func (x *watchedTx) Tokens(ctx context.Context, f store.TokenFilter, p store.Page) ([]store.Token, error) {
 	if err := x.call("Tokens"); err != nil {
 		return nil, err

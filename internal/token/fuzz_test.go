@@ -95,3 +95,49 @@ func places(v jsonvalue.Value) int {
 	}
 	return n
 }
+
+// FuzzRequest: whatever a request to create a token holds, it makes one whose
+// data is what was sent, or is the caller's fault.
+func FuzzRequest(f *testing.F) {
+	for _, s := range []string{
+		`{"type":"token","data":{"a":[1.50,null]},"metadata":{"a":"b"},"containers":["/a/B/"],"search_indexes":["{{ data.a }}"],"expires_at":"8/26/2040"}`,
+		`{"type":"card","data":{"number":"4242424242424242","expiration_month":"12","expiration_year":2030,"cvc":123},"id":"{{ data.number | alias_card: 6, 4 }}"}`,
+		`{"type":"bank","data":{"routing_number":"021000021","account_number":"00000000001"},"mask":{"a":["{{ data.account_number | reveal_last: 4 }}"]}}`,
+		`{"type":"social_security_number","data":"123-45-6789","fingerprint_expression":"{{ data }}{{ metadata.a }}","deduplicate_token":true}`,
+		`{"type":"token","data":"x","mask":null,"id":"a#b","containers":[],"metadata":{"":1}}`,
+	} {
+		f.Add([]byte(s))
+	}
+	w := newWorld(f)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		body, err := jsonvalue.Parse(b)
+		if err != nil {
+			return
+		}
+		w.t = t
+		made, err := func() (token.Token, error) {
+			r, err := token.ParseRequest(body)
+			if err != nil {
+				return token.Token{}, err
+			}
+			return w.tokens.Create(t.Context(), w.revealing(), r)
+		}()
+		if err != nil {
+			if k := fault.Of(err).Kind(); k != fault.Invalid && k != fault.Conflict {
+				t.Errorf("%s fails with %v", b, err)
+			}
+			return
+		}
+		got, err := w.tokens.Get(t.Context(), w.revealing(), made.ID)
+		if err != nil {
+			t.Fatalf("the token of %s is not there: %v", b, err)
+		}
+		data, _ := got.Object().Get("data")
+		if sent, _ := body.Get("data"); made.Type == "token" && !data.Equal(sent) {
+			t.Errorf("%s keeps %s", b, text(data))
+		}
+		if err := w.tokens.Delete(t.Context(), w.revealing(), made.ID); err != nil {
+			t.Errorf("the token of %s cannot be deleted: %v", b, err)
+		}
+	})
+}
