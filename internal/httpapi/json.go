@@ -25,6 +25,7 @@ var ErrNoBody = fault.New(fault.Invalid, "a body is required")
 
 var (
 	errMediaJSON  = fault.New(fault.MediaType, "the content type must be application/json")
+	errCoded      = fault.New(fault.MediaType, "the body must not be compressed")
 	errMediaPatch = fault.New(fault.MediaType, "the content type must be application/merge-patch+json")
 	errTooLarge   = fault.New(fault.TooLarge, "the body is too large")
 	errTooSlow    = fault.New(fault.Timeout, "the body did not arrive in time")
@@ -85,6 +86,9 @@ func (x *exchange) readBody(r *http.Request) ([]byte, error) {
 	if err := checkMedia(x.row.Body, r.Header.Values("Content-Type")); err != nil {
 		return nil, err
 	}
+	if isCoded(r.Header) {
+		return nil, errCoded
+	}
 	if _, err := body.ReadFrom(r.Body); err != nil {
 		return nil, x.readFault(err)
 	}
@@ -117,6 +121,21 @@ func checkMedia(body Body, contentType []string) error {
 		return errMediaJSON
 	}
 	return nil
+}
+
+// isCoded says whether a body is compressed. Nothing is ever expanded here, so
+// that no small body becomes a large one. Names that are no codings are let
+// pass: there are clients that put a charset here.
+func isCoded(h http.Header) bool {
+	for _, value := range h.Values("Content-Encoding") {
+		for name := range strings.SplitSeq(value, ",") {
+			switch strings.ToLower(strings.TrimSpace(name)) {
+			case "gzip", "x-gzip", "deflate", "br", "zstd", "compress", "x-compress", "dcb", "dcz":
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // checkJSON walks once over the tokens of a body. The decoder refuses names
