@@ -1,7 +1,10 @@
 import type { operations } from './schema.js';
 
 /** The name of an operation of the API. */
-export type OperationId = keyof operations;
+/** What the document says of itself, and the page for people, are no calls of a program. */
+type NoCall = 'getDocs' | 'getDocsFile' | 'getOpenAPI' | 'getOpenAPIYAML';
+
+export type OperationId = Exclude<keyof operations, NoCall>;
 
 /** One operation of the API, and how it may be repeated. */
 export interface Row {

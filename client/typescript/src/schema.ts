@@ -11,7 +11,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get the tenant */
+        /**
+         * Get the tenant
+         * @description The tenant that the key belongs to, with all of its settings.
+         */
         get: operations["getTenant"];
         /**
          * Replace the tenant's name and settings
@@ -37,7 +40,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Count the tenant's tokens */
+        /**
+         * Count the tenant's tokens
+         * @description Expired tokens do not count, removed from disk or not.
+         */
         get: operations["getUsage"];
         put?: never;
         post?: never;
@@ -54,7 +60,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get the secret that signs callbacks */
+        /**
+         * Get the secret that signs callbacks
+         * @description With it receivers check the signatures of callbacks. While a secret that was replaced still signs, it is there too.
+         */
         get: operations["getCallbackSecret"];
         put?: never;
         /**
@@ -75,7 +84,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List applications */
+        /**
+         * List applications
+         * @description All applications of the tenant, or those that the filters keep. Their keys are listed without their texts.
+         */
         get: operations["listApplications"];
         put?: never;
         /**
@@ -96,7 +108,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get the application of the presented key */
+        /**
+         * Get the application of the presented key
+         * @description Any valid key will do. With the key of a session it is the public application that made the session.
+         */
         get: operations["getOwnApplication"];
         put?: never;
         post?: never;
@@ -119,7 +134,10 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Get an application */
+        /**
+         * Get an application
+         * @description With its permissions, its rules and what is known of its keys.
+         */
         get: operations["getApplication"];
         /**
          * Replace an application
@@ -129,7 +147,7 @@ export interface paths {
         post?: never;
         /**
          * Delete an application with its keys
-         * @description Its keys open nothing from the next request on.
+         * @description Its keys open nothing from the next request on. One that reactors or proxies name is a 409 that says how many do.
          */
         delete: operations["deleteApplication"];
         options?: never;
@@ -211,7 +229,10 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Get what is known of a key */
+        /**
+         * Get what is known of a key
+         * @description The first characters, by which people tell keys apart. The key itself is not kept.
+         */
         get: operations["getKey"];
         put?: never;
         post?: never;
@@ -232,7 +253,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List the live sessions */
+        /**
+         * List the live sessions
+         * @description Those that wait for their authorization and those that have it. What is over is not listed.
+         */
         get: operations["listSessions"];
         put?: never;
         /**
@@ -347,7 +371,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List the permissions that there are */
+        /**
+         * List the permissions that there are
+         * @description Any valid key will do. Each permission comes with the types of applications that may hold it.
+         */
         get: operations["listPermissions"];
         put?: never;
         post?: never;
@@ -532,7 +559,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List reactors */
+        /**
+         * List reactors
+         * @description All reactors of the tenant, or those that the filters keep, with their code and configuration.
+         */
         get: operations["listReactors"];
         put?: never;
         /**
@@ -560,7 +590,10 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Get a reactor */
+        /**
+         * Get a reactor
+         * @description With its code and its configuration, as they were given.
+         */
         get: operations["getReactor"];
         /**
          * Replace a reactor
@@ -568,7 +601,10 @@ export interface paths {
          */
         put: operations["replaceReactor"];
         post?: never;
-        /** Delete a reactor */
+        /**
+         * Delete a reactor
+         * @description Runs that have begun end as they would have. Results that are kept stay for their 24 hours.
+         */
         delete: operations["deleteReactor"];
         options?: never;
         head?: never;
@@ -634,8 +670,9 @@ export interface paths {
         };
         /**
          * Get the result of a run that was started
-         * @description A 404 until the run has ended. Then what it came to, with the status that `react` would have had. Only the application, or the session, that
-         *     started the run is shown it. A result made from a security code that is gone by now is a 409.
+         * @description A 404 until the run has ended. Then what it came to, with the status that `react` would have had; an answer that the code gave by itself has the
+         *     status and the body that it chose. Only the application, or the session, that started the run is shown it. A result made from a security code that is
+         *     gone by now is a 409.
          */
         get: operations["getReactorResult"];
         put?: never;
@@ -673,7 +710,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List proxies */
+        /**
+         * List proxies
+         * @description All proxies of the tenant, or those that the filters keep, with their keys.
+         */
         get: operations["listProxies"];
         put?: never;
         /**
@@ -700,7 +740,10 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Get a proxy with its key */
+        /**
+         * Get a proxy with its key
+         * @description With its key, its transforms and its configuration, as they were given.
+         */
         get: operations["getProxy"];
         /**
          * Replace a proxy, but for its key
@@ -708,7 +751,10 @@ export interface paths {
          */
         put: operations["replaceProxy"];
         post?: never;
-        /** Delete a proxy */
+        /**
+         * Delete a proxy
+         * @description Its key opens nothing from the next request on.
+         */
         delete: operations["deleteProxy"];
         options?: never;
         head?: never;
@@ -789,7 +835,10 @@ export interface paths {
                 "SVC-PROXY-KEEP-ALIVE"?: string;
             };
             path: {
-                /** @description Any path, of any depth, or none. It follows the path of the destination exactly as it was sent, and so does the query; `..` segments are a 400. */
+                /**
+                 * @description Any path, of any depth, or none. It follows the path of the destination exactly as it was sent, and so does the query; `..` segments are a 400.
+                 * @example charges
+                 */
                 rest: string;
             };
             cookie?: never;
@@ -839,8 +888,92 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List what log entries may be about */
+        /**
+         * List what log entries may be about
+         * @description The values of `entity_type`, each with a name for people.
+         */
         get: operations["listEntityTypes"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/openapi.json": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get this description as JSON
+         * @description In OpenAPI 3.1, with the header prefix and the release of this server in it.
+         */
+        get: operations["getOpenAPI"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/openapi.yaml": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get this description as YAML
+         * @description The same document as `/openapi.json`, as people write it.
+         */
+        get: operations["getOpenAPIYAML"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/docs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the page that shows this description
+         * @description For browsers. Calls can be tried on it with one's own key, which stays in the open page and goes nowhere but to this server. An operator may turn
+         *     the page off; then it is not found.
+         */
+        get: operations["getDocs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/docs/{file}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a file of that page
+         * @description The scripts and styles of the page, and their licences. They come from this server alone.
+         */
+        get: operations["getDocsFile"];
         put?: never;
         post?: never;
         delete?: never;
@@ -856,7 +989,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Tell whether the process is alive */
+        /**
+         * Tell whether the process is alive
+         * @description It looks at nothing but the process itself. For load balancers, `/readyz` is the better question.
+         */
         get: operations["getHealth"];
         put?: never;
         post?: never;
@@ -873,7 +1009,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Tell whether the service can do its work */
+        /**
+         * Tell whether the service can do its work
+         * @description It asks the store, too. A server that is about to stop says no first.
+         */
         get: operations["getReadiness"];
         put?: never;
         post?: never;
@@ -937,7 +1076,7 @@ export interface components {
          * @description An instant of RFC 3339 in the future, with any offset.
          */
         FutureTime: string;
-        /** @description `2030-01-02`, `2030-01-02T03:04`, `2030-01-02T03:04:05`, or a date-time of RFC 3339. */
+        /** @description `2030-01-02`, `2030-01-02T03:04`, `2030-01-02T03:04:05`, or a date-time of RFC 3339. Empty, it counts as absent. */
         DateFilter: string;
         /** @description Letters, digits, `.`, `_` and `-`. One that could hold a card number is not taken. */
         TraceId: string;
@@ -1348,15 +1487,20 @@ export interface components {
         PatchProxy: {
             name?: components["schemas"]["Name"];
             destination_url?: components["schemas"]["DestinationUrl"];
+            /** @default true */
             require_auth?: boolean | null;
-            request_transform?: components["schemas"]["ProxyTransform"] | null;
-            response_transform?: components["schemas"]["ProxyTransform"] | null;
-            application?: components["schemas"]["ProxyApplication"] | null;
-            /** @description Merged; null removes an entry. */
+            request_transform?: components["schemas"]["PatchTransform"];
+            response_transform?: components["schemas"]["PatchTransform"];
+            application?: components["schemas"]["NamedApplication"];
+            /** @description Merged; null removes an entry, or all of them. */
             configuration?: {
                 [key: string]: string | null;
             } | null;
         };
+        /** @description Null or an empty object removes the transform. */
+        PatchTransform: {
+            code?: string | null;
+        } | null;
         ProxyError: {
             proxy_error: {
                 errors: {
@@ -1812,18 +1956,6 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
-                /**
-                 * @example {
-                 *       "id": "00000000-0000-4000-8000-000000000011",
-                 *       "tenant_id": "00000000-0000-4000-8000-000000000001",
-                 *       "name": "Payments",
-                 *       "key": "key_prod_proxy_EXAMPLE",
-                 *       "destination_url": "https://psp.example.com/v1",
-                 *       "require_auth": true,
-                 *       "created_by": "00000000-0000-4000-8000-000000000009",
-                 *       "created_at": "2030-01-02T03:04:05.000000+00:00"
-                 *     }
-                 */
                 "application/json": components["schemas"]["Proxy"];
             };
         };
@@ -1971,6 +2103,18 @@ export interface components {
                 "SVC-TRACE-ID": components["headers"]["TraceId"];
                 RateLimit: components["headers"]["RateLimit"];
                 "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                [name: string]: unknown;
+            };
+            content?: never;
+        };
+        /** @description What the client has is still right. */
+        NotModified: {
+            headers: {
+                "SVC-TRACE-ID": components["headers"]["TraceId"];
+                RateLimit: components["headers"]["RateLimit"];
+                "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                ETag: components["headers"]["ETag"];
+                "Cache-Control": components["headers"]["CacheControl"];
                 [name: string]: unknown;
             };
             content?: never;
@@ -2221,10 +2365,7 @@ export interface components {
          * @example 00000000-0000-4000-8000-000000000030
          */
         ReactorId: string;
-        /**
-         * @description Keeps the tokens that have this container, or with `*` behind it one under it.
-         * @example /pci/*
-         */
+        /** @description Keeps the tokens that have this container, or with `*` behind it one under it. */
         ContainerFilter: string;
         /** @description Keeps the tokens with this fingerprint. */
         FingerprintFilter: string;
@@ -2232,9 +2373,7 @@ export interface components {
          * @description Keeps the tokens that have all of this metadata. The case of values does not matter, that of keys does; of a key that is given
          *     several times the first counts, and there are at most 50. Besides `metadata[order]=1001` it may be written as `metadata.order=1001`,
          *     and as `metadata={"order":"1001"}`, percent-encoded.
-         * @example {
-         *       "order": "1001"
-         *     }
+         * @example {}
          */
         MetadataFilter: {
             [key: string]: string;
@@ -2244,21 +2383,31 @@ export interface components {
          * @example 00000000-0000-4000-8000-000000000020
          */
         SessionId: string;
+        /** @description The `ETag` of what the client has already. When that is still right, the answer is a 304 without a body. */
+        IfNoneMatch: string;
         /**
          * @description A value of the client's own, such as a UUID, of 1 to 200 printable characters. Of all requests of one caller with one key, method and path, one takes
          *     effect; the others get its answer for 24 hours, whatever their bodies are, or a 409 while it is being processed. The answers of
          *     requests that failed are not kept: the next request with the key is a new one.
-         * @example 7d3c9a52-5f0e-4c53-9b0c-2f1f6a1c9e11
          */
         IdempotencyKey: string;
-        /** @description The number of the page, from 1. */
+        /**
+         * @description The number of the page, from 1.
+         * @example 1
+         */
         Page: number;
-        /** @description How many items a page has. */
+        /**
+         * @description How many items a page has.
+         * @example 20
+         */
         Size: number;
     };
     requestBodies: never;
     headers: {
-        /** @description There, and `true`, when the answer is the kept one of an earlier request with the same idempotency key. Nothing was done again. */
+        /**
+         * @description There, and `true`, when the answer is the kept one of an earlier request with the same idempotency key. Nothing was done again.
+         * @example true
+         */
         IdempotentReplayed: "true";
         /**
          * @description How many seconds to wait before the next try. There when a request with the same idempotency key is still being processed.
@@ -2296,6 +2445,26 @@ export interface components {
          */
         RateLimitPolicy: string;
         /**
+         * @description Changes when what is served changes.
+         * @example "4Q3HVbQ6sZrJ2nX0"
+         */
+        ETag: string;
+        /**
+         * @description It may be kept, and is asked for again before it is used.
+         * @example no-cache
+         */
+        CacheControl: "no-cache";
+        /**
+         * @description It comes compressed to whoever takes that.
+         * @example Accept-Encoding
+         */
+        Vary: string;
+        /**
+         * @description What the page may load and reach, which is this server alone.
+         * @example default-src 'none'; connect-src 'self'
+         */
+        ContentSecurityPolicy: string;
+        /**
          * @description The methods that the path knows; with 405 alone.
          * @example GET, HEAD, OPTIONS
          */
@@ -2331,7 +2500,6 @@ export interface operations {
                  * @description A value of the client's own, such as a UUID, of 1 to 200 printable characters. Of all requests of one caller with one key, method and path, one takes
                  *     effect; the others get its answer for 24 hours, whatever their bodies are, or a 409 while it is being processed. The answers of
                  *     requests that failed are not kept: the next request with the key is a new one.
-                 * @example 7d3c9a52-5f0e-4c53-9b0c-2f1f6a1c9e11
                  */
                 "SVC-IDEMPOTENCY-KEY"?: components["parameters"]["IdempotencyKey"];
             };
@@ -2457,7 +2625,6 @@ export interface operations {
                  * @description A value of the client's own, such as a UUID, of 1 to 200 printable characters. Of all requests of one caller with one key, method and path, one takes
                  *     effect; the others get its answer for 24 hours, whatever their bodies are, or a 409 while it is being processed. The answers of
                  *     requests that failed are not kept: the next request with the key is a new one.
-                 * @example 7d3c9a52-5f0e-4c53-9b0c-2f1f6a1c9e11
                  */
                 "SVC-IDEMPOTENCY-KEY"?: components["parameters"]["IdempotencyKey"];
             };
@@ -2482,17 +2649,17 @@ export interface operations {
             query?: {
                 /** @description Keeps the applications with one of these ids. Repeatable. */
                 id?: string[];
-                /**
-                 * @description Keeps the applications of one of these types. Repeatable.
-                 * @example [
-                 *       "public",
-                 *       "private"
-                 *     ]
-                 */
+                /** @description Keeps the applications of one of these types. Repeatable. */
                 type?: string[];
-                /** @description The number of the page, from 1. */
+                /**
+                 * @description The number of the page, from 1.
+                 * @example 1
+                 */
                 page?: components["parameters"]["Page"];
-                /** @description How many items a page has. */
+                /**
+                 * @description How many items a page has.
+                 * @example 20
+                 */
                 size?: components["parameters"]["Size"];
             };
             header?: never;
@@ -2559,7 +2726,6 @@ export interface operations {
                  * @description A value of the client's own, such as a UUID, of 1 to 200 printable characters. Of all requests of one caller with one key, method and path, one takes
                  *     effect; the others get its answer for 24 hours, whatever their bodies are, or a 409 while it is being processed. The answers of
                  *     requests that failed are not kept: the next request with the key is a new one.
-                 * @example 7d3c9a52-5f0e-4c53-9b0c-2f1f6a1c9e11
                  */
                 "SVC-IDEMPOTENCY-KEY"?: components["parameters"]["IdempotencyKey"];
             };
@@ -2650,7 +2816,6 @@ export interface operations {
                  * @description A value of the client's own, such as a UUID, of 1 to 200 printable characters. Of all requests of one caller with one key, method and path, one takes
                  *     effect; the others get its answer for 24 hours, whatever their bodies are, or a 409 while it is being processed. The answers of
                  *     requests that failed are not kept: the next request with the key is a new one.
-                 * @example 7d3c9a52-5f0e-4c53-9b0c-2f1f6a1c9e11
                  */
                 "SVC-IDEMPOTENCY-KEY"?: components["parameters"]["IdempotencyKey"];
             };
@@ -2712,6 +2877,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
@@ -2726,7 +2892,6 @@ export interface operations {
                  * @description A value of the client's own, such as a UUID, of 1 to 200 printable characters. Of all requests of one caller with one key, method and path, one takes
                  *     effect; the others get its answer for 24 hours, whatever their bodies are, or a 409 while it is being processed. The answers of
                  *     requests that failed are not kept: the next request with the key is a new one.
-                 * @example 7d3c9a52-5f0e-4c53-9b0c-2f1f6a1c9e11
                  */
                 "SVC-IDEMPOTENCY-KEY"?: components["parameters"]["IdempotencyKey"];
             };
@@ -2823,7 +2988,6 @@ export interface operations {
                  * @description A value of the client's own, such as a UUID, of 1 to 200 printable characters. Of all requests of one caller with one key, method and path, one takes
                  *     effect; the others get its answer for 24 hours, whatever their bodies are, or a 409 while it is being processed. The answers of
                  *     requests that failed are not kept: the next request with the key is a new one.
-                 * @example 7d3c9a52-5f0e-4c53-9b0c-2f1f6a1c9e11
                  */
                 "SVC-IDEMPOTENCY-KEY"?: components["parameters"]["IdempotencyKey"];
             };
@@ -2956,9 +3120,15 @@ export interface operations {
     listSessions: {
         parameters: {
             query?: {
-                /** @description The number of the page, from 1. */
+                /**
+                 * @description The number of the page, from 1.
+                 * @example 1
+                 */
                 page?: components["parameters"]["Page"];
-                /** @description How many items a page has. */
+                /**
+                 * @description How many items a page has.
+                 * @example 20
+                 */
                 size?: components["parameters"]["Size"];
             };
             header?: never;
@@ -3040,7 +3210,6 @@ export interface operations {
                  * @description A value of the client's own, such as a UUID, of 1 to 200 printable characters. Of all requests of one caller with one key, method and path, one takes
                  *     effect; the others get its answer for 24 hours, whatever their bodies are, or a 409 while it is being processed. The answers of
                  *     requests that failed are not kept: the next request with the key is a new one.
-                 * @example 7d3c9a52-5f0e-4c53-9b0c-2f1f6a1c9e11
                  */
                 "SVC-IDEMPOTENCY-KEY"?: components["parameters"]["IdempotencyKey"];
             };
@@ -3087,7 +3256,6 @@ export interface operations {
                  * @description A value of the client's own, such as a UUID, of 1 to 200 printable characters. Of all requests of one caller with one key, method and path, one takes
                  *     effect; the others get its answer for 24 hours, whatever their bodies are, or a 409 while it is being processed. The answers of
                  *     requests that failed are not kept: the next request with the key is a new one.
-                 * @example 7d3c9a52-5f0e-4c53-9b0c-2f1f6a1c9e11
                  */
                 "SVC-IDEMPOTENCY-KEY"?: components["parameters"]["IdempotencyKey"];
             };
@@ -3232,9 +3400,15 @@ export interface operations {
                  * @example /pci/
                  */
                 container?: components["schemas"]["ContainerPath"];
-                /** @description The number of the page, from 1. */
+                /**
+                 * @description The number of the page, from 1.
+                 * @example 1
+                 */
                 page?: components["parameters"]["Page"];
-                /** @description How many items a page has. */
+                /**
+                 * @description How many items a page has.
+                 * @example 20
+                 */
                 size?: components["parameters"]["Size"];
             };
             header?: never;
@@ -3340,7 +3514,6 @@ export interface operations {
                  * @description A value of the client's own, such as a UUID, of 1 to 200 printable characters. Of all requests of one caller with one key, method and path, one takes
                  *     effect; the others get its answer for 24 hours, whatever their bodies are, or a 409 while it is being processed. The answers of
                  *     requests that failed are not kept: the next request with the key is a new one.
-                 * @example 7d3c9a52-5f0e-4c53-9b0c-2f1f6a1c9e11
                  */
                 "SVC-IDEMPOTENCY-KEY"?: components["parameters"]["IdempotencyKey"];
             };
@@ -3421,18 +3594,9 @@ export interface operations {
             query?: {
                 /** @description Keeps the tokens with one of these ids, and gives them in this order. Repeatable. */
                 id?: string[];
-                /**
-                 * @description Keeps the tokens of one of these types. Repeatable.
-                 * @example [
-                 *       "card",
-                 *       "bank"
-                 *     ]
-                 */
+                /** @description Keeps the tokens of one of these types. Repeatable. */
                 type?: string[];
-                /**
-                 * @description Keeps the tokens that have this container, or with `*` behind it one under it.
-                 * @example /pci/*
-                 */
+                /** @description Keeps the tokens that have this container, or with `*` behind it one under it. */
                 container?: components["parameters"]["ContainerFilter"];
                 /** @description Keeps the tokens with this fingerprint. */
                 fingerprint?: components["parameters"]["FingerprintFilter"];
@@ -3440,14 +3604,18 @@ export interface operations {
                  * @description Keeps the tokens that have all of this metadata. The case of values does not matter, that of keys does; of a key that is given
                  *     several times the first counts, and there are at most 50. Besides `metadata[order]=1001` it may be written as `metadata.order=1001`,
                  *     and as `metadata={"order":"1001"}`, percent-encoded.
-                 * @example {
-                 *       "order": "1001"
-                 *     }
+                 * @example {}
                  */
                 metadata?: components["parameters"]["MetadataFilter"];
-                /** @description The number of the page, from 1. */
+                /**
+                 * @description The number of the page, from 1.
+                 * @example 1
+                 */
                 page?: components["parameters"]["Page"];
-                /** @description How many items a page has. */
+                /**
+                 * @description How many items a page has.
+                 * @example 20
+                 */
                 size?: components["parameters"]["Size"];
             };
             header?: never;
@@ -3474,7 +3642,6 @@ export interface operations {
                  * @description A value of the client's own, such as a UUID, of 1 to 200 printable characters. Of all requests of one caller with one key, method and path, one takes
                  *     effect; the others get its answer for 24 hours, whatever their bodies are, or a 409 while it is being processed. The answers of
                  *     requests that failed are not kept: the next request with the key is a new one.
-                 * @example 7d3c9a52-5f0e-4c53-9b0c-2f1f6a1c9e11
                  */
                 "SVC-IDEMPOTENCY-KEY"?: components["parameters"]["IdempotencyKey"];
             };
@@ -3583,7 +3750,6 @@ export interface operations {
                  * @description A value of the client's own, such as a UUID, of 1 to 200 printable characters. Of all requests of one caller with one key, method and path, one takes
                  *     effect; the others get its answer for 24 hours, whatever their bodies are, or a 409 while it is being processed. The answers of
                  *     requests that failed are not kept: the next request with the key is a new one.
-                 * @example 7d3c9a52-5f0e-4c53-9b0c-2f1f6a1c9e11
                  */
                 "SVC-IDEMPOTENCY-KEY"?: components["parameters"]["IdempotencyKey"];
             };
@@ -3667,18 +3833,9 @@ export interface operations {
             query?: {
                 /** @description Keeps the tokens with one of these ids, and gives them in this order. Repeatable. */
                 id?: string[];
-                /**
-                 * @description Keeps the tokens of one of these types. Repeatable.
-                 * @example [
-                 *       "card",
-                 *       "bank"
-                 *     ]
-                 */
+                /** @description Keeps the tokens of one of these types. Repeatable. */
                 type?: string[];
-                /**
-                 * @description Keeps the tokens that have this container, or with `*` behind it one under it.
-                 * @example /pci/*
-                 */
+                /** @description Keeps the tokens that have this container, or with `*` behind it one under it. */
                 container?: components["parameters"]["ContainerFilter"];
                 /** @description Keeps the tokens with this fingerprint. */
                 fingerprint?: components["parameters"]["FingerprintFilter"];
@@ -3686,14 +3843,15 @@ export interface operations {
                  * @description Keeps the tokens that have all of this metadata. The case of values does not matter, that of keys does; of a key that is given
                  *     several times the first counts, and there are at most 50. Besides `metadata[order]=1001` it may be written as `metadata.order=1001`,
                  *     and as `metadata={"order":"1001"}`, percent-encoded.
-                 * @example {
-                 *       "order": "1001"
-                 *     }
+                 * @example {}
                  */
                 metadata?: components["parameters"]["MetadataFilter"];
                 /** @description Where to go on, as `pagination.next` of the part before had it. Absent for the first part. */
                 start?: string;
-                /** @description How many items a page has. */
+                /**
+                 * @description How many items a page has.
+                 * @example 20
+                 */
                 size?: components["parameters"]["Size"];
             };
             header?: never;
@@ -3749,14 +3907,17 @@ export interface operations {
             query?: {
                 /** @description Keeps the reactors with one of these ids. Repeatable. */
                 id?: string[];
-                /**
-                 * @description Keeps the reactors with this in their name. With a `*`, which stands for any run of characters, it is the whole name. Case does not matter.
-                 * @example charge*
-                 */
+                /** @description Keeps the reactors with this in their name. With a `*`, which stands for any run of characters, it is the whole name. Case does not matter. */
                 name?: string;
-                /** @description The number of the page, from 1. */
+                /**
+                 * @description The number of the page, from 1.
+                 * @example 1
+                 */
                 page?: components["parameters"]["Page"];
-                /** @description How many items a page has. */
+                /**
+                 * @description How many items a page has.
+                 * @example 20
+                 */
                 size?: components["parameters"]["Size"];
             };
             header?: never;
@@ -3818,7 +3979,6 @@ export interface operations {
                  * @description A value of the client's own, such as a UUID, of 1 to 200 printable characters. Of all requests of one caller with one key, method and path, one takes
                  *     effect; the others get its answer for 24 hours, whatever their bodies are, or a 409 while it is being processed. The answers of
                  *     requests that failed are not kept: the next request with the key is a new one.
-                 * @example 7d3c9a52-5f0e-4c53-9b0c-2f1f6a1c9e11
                  */
                 "SVC-IDEMPOTENCY-KEY"?: components["parameters"]["IdempotencyKey"];
             };
@@ -3904,7 +4064,6 @@ export interface operations {
                  * @description A value of the client's own, such as a UUID, of 1 to 200 printable characters. Of all requests of one caller with one key, method and path, one takes
                  *     effect; the others get its answer for 24 hours, whatever their bodies are, or a 409 while it is being processed. The answers of
                  *     requests that failed are not kept: the next request with the key is a new one.
-                 * @example 7d3c9a52-5f0e-4c53-9b0c-2f1f6a1c9e11
                  */
                 "SVC-IDEMPOTENCY-KEY"?: components["parameters"]["IdempotencyKey"];
             };
@@ -3979,7 +4138,6 @@ export interface operations {
                  * @description A value of the client's own, such as a UUID, of 1 to 200 printable characters. Of all requests of one caller with one key, method and path, one takes
                  *     effect; the others get its answer for 24 hours, whatever their bodies are, or a 409 while it is being processed. The answers of
                  *     requests that failed are not kept: the next request with the key is a new one.
-                 * @example 7d3c9a52-5f0e-4c53-9b0c-2f1f6a1c9e11
                  */
                 "SVC-IDEMPOTENCY-KEY"?: components["parameters"]["IdempotencyKey"];
             };
@@ -4030,7 +4188,6 @@ export interface operations {
                  * @description A value of the client's own, such as a UUID, of 1 to 200 printable characters. Of all requests of one caller with one key, method and path, one takes
                  *     effect; the others get its answer for 24 hours, whatever their bodies are, or a 409 while it is being processed. The answers of
                  *     requests that failed are not kept: the next request with the key is a new one.
-                 * @example 7d3c9a52-5f0e-4c53-9b0c-2f1f6a1c9e11
                  */
                 "SVC-IDEMPOTENCY-KEY"?: components["parameters"]["IdempotencyKey"];
             };
@@ -4088,7 +4245,6 @@ export interface operations {
                  * @description A value of the client's own, such as a UUID, of 1 to 200 printable characters. Of all requests of one caller with one key, method and path, one takes
                  *     effect; the others get its answer for 24 hours, whatever their bodies are, or a 409 while it is being processed. The answers of
                  *     requests that failed are not kept: the next request with the key is a new one.
-                 * @example 7d3c9a52-5f0e-4c53-9b0c-2f1f6a1c9e11
                  */
                 "SVC-IDEMPOTENCY-KEY"?: components["parameters"]["IdempotencyKey"];
             };
@@ -4185,9 +4341,15 @@ export interface operations {
     listReactorRuns: {
         parameters: {
             query?: {
-                /** @description The number of the page, from 1. */
+                /**
+                 * @description The number of the page, from 1.
+                 * @example 1
+                 */
                 page?: components["parameters"]["Page"];
-                /** @description How many items a page has. */
+                /**
+                 * @description How many items a page has.
+                 * @example 20
+                 */
                 size?: components["parameters"]["Size"];
             };
             header?: never;
@@ -4259,9 +4421,15 @@ export interface operations {
                 id?: string[];
                 /** @description Keeps the proxies of this name. `*` stands for any run, without it a part will do; case is ignored. */
                 name?: string;
-                /** @description The number of the page, from 1. */
+                /**
+                 * @description The number of the page, from 1.
+                 * @example 1
+                 */
                 page?: components["parameters"]["Page"];
-                /** @description How many items a page has. */
+                /**
+                 * @description How many items a page has.
+                 * @example 20
+                 */
                 size?: components["parameters"]["Size"];
             };
             header?: never;
@@ -4279,6 +4447,28 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "pagination": {
+                     *         "total_items": 1,
+                     *         "page_number": 1,
+                     *         "page_size": 20,
+                     *         "total_pages": 1
+                     *       },
+                     *       "data": [
+                     *         {
+                     *           "id": "00000000-0000-4000-8000-000000000011",
+                     *           "tenant_id": "00000000-0000-4000-8000-000000000001",
+                     *           "name": "Payments",
+                     *           "key": "key_prod_proxy_EXAMPLE",
+                     *           "destination_url": "https://psp.example.com/v1",
+                     *           "require_auth": true,
+                     *           "created_by": "00000000-0000-4000-8000-000000000009",
+                     *           "created_at": "2030-01-02T03:04:05.000000+00:00"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": {
                         pagination: components["schemas"]["Pagination"];
                         data: components["schemas"]["Proxy"][];
@@ -4302,7 +4492,6 @@ export interface operations {
                  * @description A value of the client's own, such as a UUID, of 1 to 200 printable characters. Of all requests of one caller with one key, method and path, one takes
                  *     effect; the others get its answer for 24 hours, whatever their bodies are, or a 409 while it is being processed. The answers of
                  *     requests that failed are not kept: the next request with the key is a new one.
-                 * @example 7d3c9a52-5f0e-4c53-9b0c-2f1f6a1c9e11
                  */
                 "SVC-IDEMPOTENCY-KEY"?: components["parameters"]["IdempotencyKey"];
             };
@@ -4375,7 +4564,6 @@ export interface operations {
                  * @description A value of the client's own, such as a UUID, of 1 to 200 printable characters. Of all requests of one caller with one key, method and path, one takes
                  *     effect; the others get its answer for 24 hours, whatever their bodies are, or a 409 while it is being processed. The answers of
                  *     requests that failed are not kept: the next request with the key is a new one.
-                 * @example 7d3c9a52-5f0e-4c53-9b0c-2f1f6a1c9e11
                  */
                 "SVC-IDEMPOTENCY-KEY"?: components["parameters"]["IdempotencyKey"];
             };
@@ -4390,6 +4578,15 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "name": "Payments",
+                 *       "destination_url": "https://psp.example.com/v2",
+                 *       "application": {
+                 *         "id": "00000000-0000-4000-8000-000000000002"
+                 *       }
+                 *     }
+                 */
                 "application/json": components["schemas"]["WriteProxy"];
             };
         };
@@ -4442,7 +4639,6 @@ export interface operations {
                  * @description A value of the client's own, such as a UUID, of 1 to 200 printable characters. Of all requests of one caller with one key, method and path, one takes
                  *     effect; the others get its answer for 24 hours, whatever their bodies are, or a 409 while it is being processed. The answers of
                  *     requests that failed are not kept: the next request with the key is a new one.
-                 * @example 7d3c9a52-5f0e-4c53-9b0c-2f1f6a1c9e11
                  */
                 "SVC-IDEMPOTENCY-KEY"?: components["parameters"]["IdempotencyKey"];
             };
@@ -4569,7 +4765,6 @@ export interface operations {
                  * @description A value of the client's own, such as a UUID, of 1 to 200 printable characters. Of all requests of one caller with one key, method and path, one takes
                  *     effect; the others get its answer for 24 hours, whatever their bodies are, or a 409 while it is being processed. The answers of
                  *     requests that failed are not kept: the next request with the key is a new one.
-                 * @example 7d3c9a52-5f0e-4c53-9b0c-2f1f6a1c9e11
                  */
                 "SVC-IDEMPOTENCY-KEY"?: components["parameters"]["IdempotencyKey"];
             };
@@ -4585,6 +4780,7 @@ export interface operations {
         requestBody?: never;
         responses: {
             200: components["responses"]["Proxy"];
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
@@ -4611,7 +4807,10 @@ export interface operations {
                 "SVC-PROXY-KEEP-ALIVE"?: string;
             };
             path: {
-                /** @description Any path, of any depth, or none. It follows the path of the destination exactly as it was sent, and so does the query; `..` segments are a 400. */
+                /**
+                 * @description Any path, of any depth, or none. It follows the path of the destination exactly as it was sent, and so does the query; `..` segments are a 400.
+                 * @example charges
+                 */
                 rest: string;
             };
             cookie?: never;
@@ -4651,26 +4850,23 @@ export interface operations {
     listLogs: {
         parameters: {
             query?: {
-                /**
-                 * @description Keeps the entries about entities of this type. `GET /logs/entity-types` lists the types.
-                 * @example application
-                 */
+                /** @description Keeps the entries about entities of this type. `GET /logs/entity-types` lists the types. */
                 entity_type?: string;
                 /** @description Keeps the entries about the entity with this id. */
                 entity_id?: string;
-                /**
-                 * @description Keeps the entries made at this time or later. A date or a date-time of ISO 8601; without an offset, UTC.
-                 * @example 2030-01-02
-                 */
+                /** @description Keeps the entries made at this time or later. A date or a date-time of ISO 8601; without an offset, UTC. */
                 start_date?: components["schemas"]["DateFilter"];
-                /**
-                 * @description Keeps the entries made before this time.
-                 * @example 2030-01-03T12:00:00+01:00
-                 */
+                /** @description Keeps the entries made before this time. */
                 end_date?: components["schemas"]["DateFilter"];
-                /** @description The number of the page, from 1. */
+                /**
+                 * @description The number of the page, from 1.
+                 * @example 1
+                 */
                 page?: components["parameters"]["Page"];
-                /** @description How many items a page has. */
+                /**
+                 * @description How many items a page has.
+                 * @example 20
+                 */
                 size?: components["parameters"]["Size"];
             };
             header?: never;
@@ -4767,6 +4963,160 @@ export interface operations {
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    getOpenAPI: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The `ETag` of what the client has already. When that is still right, the answer is a 304 without a body. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The description. */
+            200: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    ETag: components["headers"]["ETag"];
+                    "Cache-Control": components["headers"]["CacheControl"];
+                    Vary: components["headers"]["Vary"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "openapi": "3.1.0",
+                     *       "info": {
+                     *         "title": "Tokenkeep",
+                     *         "version": "0.1.0"
+                     *       }
+                     *     }
+                     */
+                    "application/json": Record<string, never>;
+                };
+            };
+            304: components["responses"]["NotModified"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            default: components["responses"]["Other"];
+        };
+    };
+    getOpenAPIYAML: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The `ETag` of what the client has already. When that is still right, the answer is a 304 without a body. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The description. */
+            200: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    ETag: components["headers"]["ETag"];
+                    "Cache-Control": components["headers"]["CacheControl"];
+                    Vary: components["headers"]["Vary"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "openapi": "3.1.0",
+                     *       "info": {
+                     *         "title": "Tokenkeep",
+                     *         "version": "0.1.0"
+                     *       }
+                     *     }
+                     */
+                    "application/yaml": Record<string, never>;
+                };
+            };
+            304: components["responses"]["NotModified"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            default: components["responses"]["Other"];
+        };
+    };
+    getDocs: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The page. */
+            200: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "Content-Security-Policy": components["headers"]["ContentSecurityPolicy"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /** @example <!doctype html>… */
+                    "text/html": string;
+                };
+            };
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            default: components["responses"]["Other"];
+        };
+    };
+    getDocsFile: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The `ETag` of what the client has already. When that is still right, the answer is a 304 without a body. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
+            path: {
+                /**
+                 * @description A name that the page asks for.
+                 * @example swagger-ui.css
+                 */
+                file: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The file. */
+            200: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    ETag: components["headers"]["ETag"];
+                    "Cache-Control": components["headers"]["CacheControl"];
+                    Vary: components["headers"]["Vary"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /** @example .swagger-ui{} */
+                    "*/*": string;
+                };
+            };
+            304: components["responses"]["NotModified"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
             default: components["responses"]["Other"];
         };
     };
