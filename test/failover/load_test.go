@@ -110,7 +110,9 @@ func (w *world) wait(what string, limit time.Duration, holds func() bool) time.D
 		switch took := time.Since(start); {
 		case held && took <= limit:
 			return took
-		case took > limit || w.t.Failed():
+		case w.t.Failed():
+			w.t.FailNow()
+		case took > limit:
 			w.t.Fatalf("%s: not within %v; errors %v", what, limit, w.told())
 		}
 	}
