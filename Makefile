@@ -112,7 +112,7 @@ unit: postgres runtime webhooks compat tsclient pictures apidoc chromium ## Run 
 
 .PHONY: both
 both: postgres ## Run the tests that know no store once more, on PostgreSQL, each request to one of two nodes by chance
-	KEEPTEST_POSTGRES=required KEEPTEST_STORE=postgres KEEPTEST_NODES=2 go test ./internal/token ./test/contract ./test/matrix ./test/openapi ./test/parallel ./test/rotation
+	KEEPTEST_POSTGRES=required KEEPTEST_STORE=postgres KEEPTEST_NODES=2 go test ./internal/token ./test/clock ./test/contract ./test/matrix ./test/openapi ./test/parallel ./test/rotation
 
 .PHONY: race
 race: postgres ## Run the tests under the race detector, crash tests in their short form

@@ -93,7 +93,7 @@ func (f *Farm) Start(p *Process) {
 		f.t.Fatal(err)
 	}
 	defer func() { _ = socket.Close() }()
-	p.cmd = exec.Command(self)
+	p.cmd = exec.Command(self) //nolint:gosec // the binary of the test itself
 	p.cmd.Env = append(os.Environ(), childVariable+"="+string(text))
 	p.cmd.ExtraFiles = []*os.File{socket}
 	p.cmd.Stderr = os.Stderr // a panic is told there

@@ -172,18 +172,18 @@ func fillRoot(root string, s Settings) ([]string, error) {
 
 // makeFolder makes a folder with our mode, whatever the umask.
 func makeFolder(name string) error {
-	if err := os.MkdirAll(name, folderMode); err != nil { //nolint:gosec // must be open to the users of sandboxes
+	if err := os.MkdirAll(name, folderMode); err != nil { // must be open to the users of sandboxes
 		return err
 	}
-	return os.Chmod(name, folderMode) //nolint:gosec // as above
+	return os.Chmod(name, folderMode)
 }
 
 func writeFile(name string, text []byte) error {
 	_ = os.Remove(name)
-	if err := os.WriteFile(name, text, fileMode); err != nil { //nolint:gosec // holds nothing secret
+	if err := os.WriteFile(name, text, fileMode); err != nil { // holds nothing secret
 		return err
 	}
-	return os.Chmod(name, fileMode) //nolint:gosec // as above
+	return os.Chmod(name, fileMode)
 }
 
 // copyFile copies the content that a path leads to, through links.
@@ -197,9 +197,9 @@ func copyFile(from, to string, mode fs.FileMode) error {
 		if _, err := os.Stat(folder); err == nil {
 			break
 		}
-		defer func() { _ = os.Chmod(folder, folderMode) }() //nolint:gosec // must be open to the users of sandboxes
+		defer func() { _ = os.Chmod(folder, folderMode) }() // must be open to the users of sandboxes
 	}
-	if err := os.MkdirAll(filepath.Dir(to), folderMode); err != nil { //nolint:gosec // as above
+	if err := os.MkdirAll(filepath.Dir(to), folderMode); err != nil {
 		return err
 	}
 	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)

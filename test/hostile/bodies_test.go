@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { os.Exit(keeptest.Run(m)) }
 func bomb(t *testing.T) string {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
-	_, err := io.CopyN(z, zeros{}, 100<<20)
+	_, err := io.CopyN(z, zeros{}, 20<<20)
 	if err == nil {
 		err = z.Close()
 	}
@@ -43,6 +43,7 @@ func (zeros) Read(b []byte) (int, error) {
 
 func TestEveryRouteRefusesBadBodies(t *testing.T) {
 	const maxBody = 1 << 20
+	zipped := bomb(t)
 	k := keeptest.Start(t, keeptest.Options{Settings: map[string]string{"max_body": "1048576"}})
 	tenant := k.Tenant(t)
 	keys := map[string]string{"management": tenant.Application.Key}
@@ -66,9 +67,9 @@ func TestEveryRouteRefusesBadBodies(t *testing.T) {
 		"half a surrogate pair":    {`{"a":"\ud800"}`, 400, nil},
 		"two documents":            {`{}{}`, 400, nil},
 		"no document":              {`{`, 400, nil},
-		"a bomb":                   {bomb(t), 415, []string{"Content-Encoding", "gzip"}},
-		"a bomb in a bomb":         {bomb(t), 415, []string{"Content-Encoding", "identity, br,GZIP"}},
-		"a bomb that does not say": {bomb(t), 400, nil},
+		"a bomb":                   {zipped, 415, []string{"Content-Encoding", "gzip"}},
+		"a bomb in a bomb":         {zipped, 415, []string{"Content-Encoding", "identity, br,GZIP"}},
+		"a bomb that does not say": {zipped, 400, nil},
 		"another media type":       {`{}`, 415, []string{"Content-Type", "text/plain"}},
 		"a form":                   {`a=b`, 415, []string{"Content-Type", "application/x-www-form-urlencoded"}},
 		"two media types":          {`{}`, 415, []string{"Content-Type", "application/json, text/plain"}},
