@@ -245,18 +245,23 @@ func TestAKilledMigrationGoesOnWhereItWas(t *testing.T) {
 		return hit
 	}
 	sigkill := func(cmd *exec.Cmd) { _ = cmd.Process.Kill() }
-	for _, line := range []string{"… reading log", "… opening every sealed value", "… copying tenants"} {
+	killed := func(line string) {
+		t.Helper()
 		if !until(line, 0, sigkill) {
 			t.Errorf("the migration was not killed at %q", line)
 		}
 		v.unserved(t)
 	}
-	// Among the rows it is given no time to be done before it is seen.
-	slow := "CREATE FUNCTION slowly() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.02); RETURN NULL; END';"
-	for _, table := range []string{"tokens", "token_terms", "log"} {
-		slow += "CREATE TRIGGER slowly AFTER INSERT ON tokenkeep." + table + " EXECUTE FUNCTION slowly();"
+	killed("… reading log")
+	// From here on the database takes its time, so that no migration is done
+	// before it is killed.
+	slow := "CREATE FUNCTION slowly() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(TG_ARGV[0]::float); RETURN NULL; END';"
+	for table, seconds := range map[string]string{"tokens": "0.02", "token_terms": "0.02", "log": "0.02", "epoch_keys": "3"} {
+		slow += "CREATE TRIGGER slowly AFTER INSERT ON tokenkeep." + table + " EXECUTE FUNCTION slowly(" + seconds + ");"
 	}
 	psql(slow)
+	killed("… opening every sealed value")
+	killed("… copying tenants")
 	rounds := 4
 	if testing.Short() {
 		rounds = 1
@@ -266,23 +271,24 @@ func TestAKilledMigrationGoesOnWhereItWas(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if at := n + rand.Int64N(max((total-n)/2, 1)) + 1; !until("", at, sigkill) {
+		if n == total {
+			break
+		}
+		if at := n + 1 + rand.Int64N(total-n); !until("", at, sigkill) {
 			t.Errorf("the migration was not killed at row %d of %d", at, total)
 		}
 		v.unserved(t)
 	}
-	psql("DROP FUNCTION slowly CASCADE")
 	until("… comparing tokens", 0, func(*exec.Cmd) {
 		c.Kill()
 		if err := c.Restart(); err != nil {
 			t.Error(err)
 		}
 	})
-	for _, line := range []string{"… copying log:", "… comparing log", "… copying the keys that live an hour"} {
-		if !until(line, 0, sigkill) {
-			t.Errorf("the migration was not killed at %q", line)
-		}
-	}
+	killed("… copying log:")
+	killed("… comparing log")
+	killed("… copying the keys that live an hour")
+	psql("DROP FUNCTION slowly CASCADE")
 
 	got := call(t, v.args("--json")...)
 	var m server.Migrated

@@ -172,4 +172,18 @@ func TestServersOnOneDatabaseRotateTheKEKTogether(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
+
+	// A file that is somebody else's is not rotated to.
+	stranger := kek("stranger")
+	if _, err := localkms.Generate(stranger); err != nil {
+		t.Fatal(err)
+	}
+	two.put(t, stranger)
+	_, err = two.Operator().Follow(t.Context(), http.MethodPost, "/keys/rotate-kek", nil, func(admin.Progress) error { return nil })
+	if err == nil || !strings.Contains(err.Error(), "it is another one's") {
+		t.Errorf("a rotation to another's file = %v, want it refused", err)
+	}
+	if got := read(two); got.Status != http.StatusOK {
+		t.Errorf("beside another's file: %s", got)
+	}
 }

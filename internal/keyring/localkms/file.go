@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -39,19 +40,34 @@ func Open(path string) (*KMS, error) {
 	return k, nil
 }
 
-// Reload reads the file again: another process may have changed it. Keys that
-// are not in it any more still unwrap, until this process ends.
+// Reload reads the file again: another process may have changed it, or the
+// operator. Keys that are not in it any more still unwrap, until this process
+// ends. A file without the key that wraps is somebody else's: ErrOther.
 func (k *KMS) Reload() error {
 	if k.path == "" {
 		return ErrNoFile
 	}
-	f, keys, err := read(k.path)
+	using := k.current()
+	return k.reread(func(next *keys) error {
+		if using != nil && !slices.Contains(next.ids, using.primary) {
+			return ErrOther
+		}
+		return nil
+	})
+}
+
+// reread uses the keys that are in the file now, unless they are refused.
+func (k *KMS) reread(check func(*keys) error) error {
+	f, next, err := read(k.path)
 	if err != nil {
 		return err
 	}
 	seen, err := f.Stat()
 	if err == nil {
-		k.use(keys, seen)
+		err = check(next)
+	}
+	if err == nil {
+		k.use(next, seen)
 	}
 	return errors.Join(err, f.Close())
 }

@@ -20,7 +20,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"slices"
@@ -43,6 +42,9 @@ var (
 	ErrFormat = errors.New("localkms: not a keyset of key-encryption keys")
 	// ErrNoFile says that keys which came from a text cannot be changed here.
 	ErrNoFile = errors.New("localkms: the keys do not come from a file")
+	// ErrOther says that a file does not have the key that wraps now, so it is
+	// not a later form of the one that was read.
+	ErrOther = errors.New("localkms: the key file does not have the key that is in use: it is another one's")
 )
 
 // KMS wraps with keys in memory. It is a keyring.KMS.
@@ -96,15 +98,13 @@ func (k *KMS) IDs() []string { return slices.Clone(k.current().ids) }
 
 // Wrap encrypts with the primary key: that of the file as it is now, so that
 // nothing new is wrapped with a key that all other processes have left behind.
-// Without the file it goes on with the keys that it has.
+// Without a file that can be used it goes on with the keys that it has.
 func (k *KMS) Wrap(ctx context.Context, plaintext, associated []byte) ([]byte, string, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, "", err
 	}
 	if k.changed() {
-		if err := k.Reload(); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, "", err
-		}
+		_ = k.Reload() // what is wrong with it is told to whoever rotates or restarts
 	}
 	keys := k.current()
 	wrapped, err := keys.aead.Encrypt(plaintext, associated)
@@ -171,18 +171,24 @@ func (k *KMS) lookFor(id string) (*keys, error) {
 	if since := k.now().Sub(k.missed); since >= 0 && since < lookAgain {
 		return nil, missing
 	}
+	err := missing
 	if k.path != "" {
-		if err := k.Reload(); err != nil {
-			return nil, err
+		err = k.reread(func(next *keys) error {
+			if slices.Contains(next.ids, id) {
+				return nil
+			}
+			return missing
+		})
+	}
+	if err == nil {
+		return k.find(id), nil
+	}
+	if errors.Is(err, missing) {
+		if k.missed = k.now(); k.missing != nil {
+			k.missing(id)
 		}
 	}
-	if keys := k.find(id); keys != nil {
-		return keys, nil
-	}
-	if k.missed = k.now(); k.missing != nil {
-		k.missing(id)
-	}
-	return nil, missing
+	return nil, err
 }
 
 // use replaces the keys. Those that are not among the new ones still unwrap.

@@ -477,11 +477,28 @@ func TestAFileThatWasReplacedTakesNoKeyAway(t *testing.T) {
 	if err := os.Rename(stranger, path); err != nil {
 		t.Fatal(err)
 	}
-	if err := kms.Reload(); err != nil {
+	if err := kms.Reload(); !errors.Is(err, localkms.ErrOther) {
+		t.Errorf("Reload of another's file = %v, want %v", err, localkms.ErrOther)
+	}
+	if _, err := kms.Unwrap(t.Context(), "local-00000000", wrapped, nil); !errors.Is(err, keyring.ErrNoKEK) {
+		t.Errorf("Unwrap with a key that nobody has = %v, want ErrNoKEK", err)
+	}
+	if _, by, err := kms.Wrap(t.Context(), []byte("key"), nil); err != nil || by != id {
+		t.Errorf("Wrap beside another's file = %s, %v, want the key from before, %s", by, err, id)
+	}
+
+	// A later form of the file, from which the old key is gone, is another thing.
+	later, err := localkms.Open(path)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if slices.Contains(kms.IDs(), id) {
-		t.Fatal("the file still has the key")
+	fresh, by, err := later.Wrap(t.Context(), []byte("new"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kms.SetClock(func() time.Time { return time.Now().Add(time.Hour) })
+	if got, err := kms.Unwrap(t.Context(), by, fresh, nil); err != nil || string(got) != "new" || slices.Contains(kms.IDs(), id) {
+		t.Errorf("Unwrap with a key that the file has = %q, %v", got, err)
 	}
 	if got, err := kms.Unwrap(t.Context(), id, wrapped, nil); err != nil || string(got) != "key" {
 		t.Errorf("Unwrap with the key in memory alone = %q, %v", got, err)

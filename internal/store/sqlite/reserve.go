@@ -11,10 +11,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sys/unix"
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
@@ -53,13 +53,20 @@ func openReserve(dir string, bytes int64, log *slog.Logger, gauge prometheus.Gau
 		}
 		return r, nil
 	}
-	if info, err := os.Stat(r.path); err == nil && info.Size() == bytes {
+	if r.whole() {
 		r.held = true
 	} else if err := r.take(); err != nil {
 		r.refuse("there is too little room on the disk")
 	}
 	go r.watch()
 	return r, nil
+}
+
+// whole reports whether a file from before still takes all of its room: a copy
+// of it may be of the same size and take none.
+func (r *reserve) whole() bool {
+	var st unix.Stat_t
+	return unix.Stat(r.path, &st) == nil && st.Size == r.bytes && st.Blocks*512 >= r.bytes
 }
 
 // take fills the reserve, if that leaves as much room again.

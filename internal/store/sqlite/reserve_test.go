@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/sys/unix"
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/tokenkeep/tokenkeep/internal/store"
@@ -133,5 +134,21 @@ func TestAReserveThatFindsNoRoomRefusesWhatGrows(t *testing.T) {
 		if test.kept && err != nil || !test.kept && !errors.Is(err, store.ErrUnavailable) {
 			t.Errorf("%s on a full disk: %v, want it kept: %v", name, err, test.kept)
 		}
+	}
+}
+
+// TestAReserveThatWasCopiedIsTakenAgain has a file of the right size that takes
+// no room, as a copy that leaves out zeros does.
+func TestAReserveThatWasCopiedIsTakenAgain(t *testing.T) {
+	dir := t.TempDir()
+	const bytes = 1 << 20
+	path := filepath.Join(dir, "reserve")
+	if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, bytes)); err != nil {
+		t.Fatal(err)
+	}
+	openBare(t, dir, sqlite.Options{ReserveBytes: bytes})
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil || st.Size != bytes || st.Blocks*512 < bytes {
+		t.Errorf("the reserve has %d bytes in %d blocks, %v", st.Size, st.Blocks, err)
 	}
 }
