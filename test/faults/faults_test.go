@@ -113,8 +113,8 @@ var table = map[string]row{
 	"GET /logs/entity-types": {key: management, status: 200},
 }
 
-// keyless rows are for the operator's tools.
-var keyless = []string{"GET /healthz", "GET /readyz", "GET /metrics"}
+// keyless rows are for the operator's tools, and for whoever reads about the API.
+var keyless = []string{"GET /healthz", "GET /readyz", "GET /metrics", "GET /openapi.json", "GET /openapi.yaml", "GET /docs", "GET /docs/{file}"}
 
 // world is a server behind a failing store.
 type world struct {

@@ -14,6 +14,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
+	"github.com/tokenkeep/tokenkeep/test/openapitest"
 )
 
 func TestMain(m *testing.M) { os.Exit(keeptest.Run(m)) }
@@ -91,7 +92,8 @@ func TestEveryRouteRefusesBadBodies(t *testing.T) {
 			got.CheckProblem(t)
 		}
 	}
-	// Whatever a number says, it is kept as it is written.
+	// Whatever a number says, it is kept as it is written. What looks at the document reads numbers as floats.
+	k.Client.Transport.(*openapitest.Watch).Except("POST /tokens")
 	for _, number := range []string{"1e999999999", "-0", strings.Repeat("9", 100_000), "1." + strings.Repeat("0", 10_000)} {
 		var made api.Token
 		k.Call(t, "POST", "/tokens", keys["revealing"], `{"type":"token","data":`+number+`}`).Into(t, 201, &made)
