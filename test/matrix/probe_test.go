@@ -10,8 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/uuid"
-
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/access"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
@@ -42,7 +40,7 @@ func everything(t *testing.T, k *keeptest.Server, destination string) *tenantOfE
 	e.public, e.private, e.managing = holder(access.Public).Key, private.Key, holder(access.Management).Key
 	e.names["application"], e.names["key"] = private.ID, private.Keys[0].ID
 
-	used := uuid.NewString()
+	used := access.NewID()
 	e.names["idempotency key"] = used
 	var token api.Token
 	k.Call(t, "POST", "/tokens", e.private, `{"type":"token","data":"theirs alone","metadata":{"of":"theirs alone"}}`,
@@ -109,7 +107,7 @@ func twin(t *testing.T, what, name string) string {
 	case "fingerprint":
 		return strings.Repeat("1", len(name))
 	}
-	return uuid.NewString()
+	return access.NewID() // which never looks like a card number, and is named
 }
 
 // probe is a place where a name can be put, as <x>.
