@@ -18,6 +18,7 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 var update = flag.Bool("update", false, "copy the reference UI from node_modules to where the server embeds it")
@@ -149,6 +150,7 @@ func open(t *testing.T, w world) (r report) {
 }
 
 func TestThePageInABrowser(t *testing.T) {
+	storetest.Long(t)
 	if testing.Short() {
 		t.Skip("a browser takes a while")
 	}

@@ -8,11 +8,13 @@ import (
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres/pgtest"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 // TestPlantedValuesAreNowhereInPostgreSQL searches a dump, and the files of the
 // database itself: tables, indexes and the write-ahead log.
 func TestPlantedValuesAreNowhereInPostgreSQL(t *testing.T) {
+	storetest.Long(t)
 	cluster := pgtest.Start(t, pgtest.Options{})
 	url := cluster.Database(t)
 	g := newGarden(t, keeptest.Options{StoreURL: url})

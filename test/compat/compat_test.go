@@ -19,6 +19,7 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 	"github.com/tokenkeep/tokenkeep/test/openapitest"
 	"github.com/tokenkeep/tokenkeep/test/runtimetest"
 )
@@ -47,6 +48,7 @@ type keys struct {
 }
 
 func TestExistingClientsWorkUnmodified(t *testing.T) {
+	storetest.Long(t)
 	built := runtimetest.Find(t)
 	node, err := exec.LookPath("node")
 	for _, name := range clients {

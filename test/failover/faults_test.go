@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres/pgtest"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 // faults are what happens to the line, one after the other, while clients call.
@@ -26,6 +27,7 @@ var faults = []struct {
 }
 
 func TestFaultsOnTheLineLoseNothing(t *testing.T) {
+	storetest.Long(t)
 	t.Parallel()
 	cluster := pgtest.Start(t, pgtest.Options{})
 	ask(t, cluster, "postgres", "CREATE DATABASE vault")

@@ -214,6 +214,7 @@ func (w *world) fill(s string) string {
 }
 
 func TestAFailingStoreIsToldAndNothingIsHalfDone(t *testing.T) {
+	storetest.Long(t)
 	w := start(t, nil)
 	for _, r := range w.Routes() {
 		if _, known := table[r.Pattern]; !known && !slices.Contains(keyless, r.Pattern) {

@@ -15,6 +15,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 var picture = regexp.MustCompile("(?ms)^ *```mermaid\n(.*?)^ *```$")
@@ -25,6 +27,7 @@ var broken = map[string]string{
 }
 
 func TestThePicturesCanBeDrawn(t *testing.T) {
+	storetest.Long(t)
 	pictures := picturesOfThePages(t)
 	if len(pictures) < 4 {
 		t.Fatalf("the pages have %d pictures: the search is wrong", len(pictures))

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 	"github.com/tokenkeep/tokenkeep/test/runtimetest"
 )
 
@@ -19,6 +20,7 @@ import (
 // nothing else: the README's first line in one terminal, and docs/quickstart.md in
 // another. It runs in a copy of the checkout.
 func TestANewcomerGetsToAProxiedCall(t *testing.T) {
+	storetest.Long(t)
 	if testing.Short() {
 		t.Skip("it builds the program as users do")
 	}

@@ -34,6 +34,15 @@ func Rounds(all, soak int) int {
 	return max(all/5, 1)
 }
 
+// Long leaves a test that takes many seconds out of a plain run: it runs when
+// KEEPTEST_ROUNDS is set, as make test sets it.
+func Long(t testing.TB) {
+	t.Helper()
+	if os.Getenv(roundsVariable) == "" {
+		t.Skip("it takes long: " + roundsVariable + "=all runs it")
+	}
+}
+
 // Soak says whether tests run in their largest size, which takes hours.
 func Soak() bool { return os.Getenv(roundsVariable) == "soak" }
 
