@@ -135,11 +135,16 @@ const (
 	code   = `"cvc":"987"`
 )
 
+// tellsCode looks for the code as a whole: its digits stand in ids as well.
+func tellsCode(body string) bool {
+	return strings.Contains(strings.ReplaceAll(body, `\`, ""), `"987"`)
+}
+
 func TestACvcIsGoneAfterAnHourAndNoBackupOpensIt(t *testing.T) {
 	h := newHouse(t)
 	id := h.create(`{"type":"card","data":{"number":"` + number + `",` + code + `},"metadata":{"k":"v"}}`)
 	for name, a := range h.reads(id) {
-		if a.Status != 200 || !strings.Contains(a.Body, "987") || !strings.Contains(a.Body, number) {
+		if a.Status != 200 || !tellsCode(a.Body) || !strings.Contains(a.Body, number) {
 			t.Errorf("%s before the hour is over = %s, want the cvc", name, a)
 		}
 	}
@@ -150,12 +155,12 @@ func TestACvcIsGoneAfterAnHourAndNoBackupOpensIt(t *testing.T) {
 	}
 
 	h.clock.Advance(time.Hour - time.Microsecond)
-	if a := h.reads(id)["get"]; !strings.Contains(a.Body, "987") {
+	if a := h.reads(id)["get"]; !tellsCode(a.Body) {
 		t.Errorf("a moment before the hour is over = %s, want the cvc", a)
 	}
 	h.clock.Advance(time.Microsecond)
 	for name, a := range h.reads(id) {
-		if a.Status != 200 || strings.Contains(a.Body, "cvc") || strings.Contains(a.Body, "987") || !strings.Contains(a.Body, number) {
+		if a.Status != 200 || strings.Contains(a.Body, "cvc") || tellsCode(a.Body) || !strings.Contains(a.Body, number) {
 			t.Errorf("%s after the hour = %s, want the card without its cvc", name, a)
 		}
 	}

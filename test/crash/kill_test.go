@@ -62,7 +62,7 @@ func (w *world) killed(rounds int) {
 		}
 	}
 	w.checkStore()
-	if !testing.Short() { // it waits for leases of servers that were killed
+	if storetest.All() { // it waits for leases of servers that were killed
 		w.collectAll()
 	}
 	w.t.Logf("%d rounds, %d answers, %d requests without one", rounds, answered, unanswered)

@@ -26,7 +26,7 @@ func Rounds(all, soak int) int {
 	switch {
 	case Soak():
 		return soak
-	case os.Getenv(roundsVariable) == "all":
+	case All():
 		return all
 	case testing.Short():
 		return max(all/10, 1)
@@ -38,10 +38,13 @@ func Rounds(all, soak int) int {
 // KEEPTEST_ROUNDS is set, as make test sets it.
 func Long(t testing.TB) {
 	t.Helper()
-	if os.Getenv(roundsVariable) == "" {
+	if !All() {
 		t.Skip("it takes long: " + roundsVariable + "=all runs it")
 	}
 }
+
+// All says whether tests run in their full size, or a larger one.
+func All() bool { return Soak() || os.Getenv(roundsVariable) == "all" }
 
 // Soak says whether tests run in their largest size, which takes hours.
 func Soak() bool { return os.Getenv(roundsVariable) == "soak" }
