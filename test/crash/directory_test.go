@@ -80,11 +80,14 @@ func (a *actor) settleKeys(log map[string][]api.LogEntry) {
 	var kept []*appKey
 	for _, k := range a.keys {
 		if k.asked != nil && k.of.is != nil {
-			e := a.ask("GET", "/applications/key", k.text, "")
-			k.dead = e.status == http.StatusUnauthorized
-			if logged := k.asked.matches(log[k.asked.trace]) == 1; logged != k.dead {
-				a.w.t.Errorf("%s: the key is dead: %v, logged: %v", k.asked, k.dead, logged)
-			}
+			a.w.agree(log, func(log map[string][]api.LogEntry) error {
+				e := a.ask("GET", "/applications/key", k.text, "")
+				k.dead = e.status == http.StatusUnauthorized
+				if logged := k.asked.matches(log[k.asked.trace]) == 1; logged != k.dead {
+					return fmt.Errorf("%s: the key is dead: %v, logged: %v", k.asked, k.dead, logged)
+				}
+				return nil
+			})
 			k.asked = nil
 		}
 		gone := k.dead || k.of.is == nil

@@ -2,6 +2,7 @@ package crash_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -45,18 +46,18 @@ func (w *world) killed(rounds int) {
 	w.t.Helper()
 	random := storetest.Randomly(w.t)
 	answered, unanswered := 0, 0
-	since := time.Now().Add(-time.Minute)
+	w.since = time.Now().Add(-time.Minute)
 	for round := range rounds {
 		begun := time.Now().Add(-time.Second)
 		w.round(round, time.Duration(random.Int64N(int64(150*time.Millisecond))))
-		log := w.log(since)
-		since = begun
+		log := w.log(w.since)
 		a, u := w.join(log)
 		answered, unanswered = answered+a, unanswered+u
 		w.verifyLog()
 		for _, a := range w.actors {
 			a.settleAll(log)
 		}
+		w.since = begun
 		if w.t.Failed() {
 			w.t.Fatalf("round %d of %d", round+1, rounds)
 		}
@@ -143,10 +144,14 @@ func (a *actor) settleAll(log map[string][]api.LogEntry) {
 	for _, b := range a.batches {
 		if asked := b.asked; asked != nil {
 			b.asked = nil
-			before, logged := a.total("/tokens?metadata.batch="+b.name), len(log[asked.trace])
-			if before != 0 && before != 2 || (before == 2) != (logged == 3) {
-				a.w.t.Errorf("%s made %d of 2, and the log has %d of 3", asked, before, logged)
-			}
+			before := 0
+			a.w.agree(log, func(log map[string][]api.LogEntry) error {
+				logged := len(log[asked.trace])
+				if before = a.total("/tokens?metadata.batch=" + b.name); before != 0 && before != 2 || (before == 2) != (logged == 3) {
+					return fmt.Errorf("%s made %d of 2, and the log has %d of 3", asked, before, logged)
+				}
+				return nil
+			})
 			again := a.again(asked)
 			if a.tokenized(b, again); again.replayed != (before == 2) {
 				a.w.t.Errorf("%s made %d of 2, and was replayed: %v", asked, before, again.replayed)
@@ -158,18 +163,19 @@ func (a *actor) settleAll(log map[string][]api.LogEntry) {
 		if asked := s.asked; asked != nil {
 			s.asked = nil
 			again := a.again(asked)
-			if a.sessionStep(s, again); again.replayed != (asked.matches(log[asked.trace]) == 1) {
-				a.w.t.Errorf("%s was replayed: %v, and the log has %v", asked, again.replayed, log[asked.trace])
-			}
+			a.sessionStep(s, again)
+			a.w.agree(log, func(log map[string][]api.LogEntry) error {
+				if again.replayed != (asked.matches(log[asked.trace]) == 1) {
+					return fmt.Errorf("%s was replayed: %v, and the log has %v", asked, again.replayed, log[asked.trace])
+				}
+				return nil
+			})
 		}
 		a.useSession(s)
 	}
 	if t := a.tenant; t != nil {
 		if t.asked != nil {
-			if t.asked.matches(log[t.asked.trace]) == 1 {
-				t.is = t.then
-			}
-			t.asked = nil
+			a.decide(t, log)
 		}
 		a.readTenant()
 	}

@@ -2,6 +2,7 @@ package crash_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"reflect"
 
@@ -127,32 +128,48 @@ func (a *actor) count(t *thing) (n int) {
 	return n
 }
 
+// decide finds out whether a change that was not answered was made.
+func (a *actor) decide(t *thing, log map[string][]api.LogEntry) {
+	a.w.t.Helper()
+	asked, is := t.asked, false
+	a.w.agree(log, func(log map[string][]api.LogEntry) error {
+		e := a.ask("GET", t.path, t.key, "")
+		var was bool
+		was, is = t.is.matches(e), t.then.matches(e)
+		if logged := asked.matches(log[asked.trace]) == 1; was == is || is != logged {
+			return fmt.Errorf("%s: it is as before: %v, as asked: %v, logged: %v: %s", asked, was, is, logged, e)
+		}
+		return nil
+	})
+	if is {
+		t.is = t.then
+	}
+	t.asked = nil
+}
+
 // settle finds out, after a crash, what became of a thing.
 func (a *actor) settle(t *thing, log map[string][]api.LogEntry) {
 	a.w.t.Helper()
 	asked, then := t.asked, t.then
-	t.asked, t.then = nil, nil
 	switch {
 	case asked == nil:
 	case t.path == "":
-		before := a.count(t)
-		if logged := asked.matches(log[asked.trace]); before > 1 || logged != before {
-			a.w.t.Errorf("%s made %d, and the log has %d of it", asked, before, logged)
-		}
+		t.asked = nil
+		before := 0
+		a.w.agree(log, func(log map[string][]api.LogEntry) error {
+			before = a.count(t)
+			if logged := asked.matches(log[asked.trace]); before > 1 || logged != before {
+				return fmt.Errorf("%s made %d, and the log has %d of it", asked, before, logged)
+			}
+			return nil
+		})
 		again := a.again(asked)
 		a.made(t, again, then)
 		if after := a.count(t); after != 1 || again.replayed != (before == 1) {
 			a.w.t.Errorf("%s was there %d times, after being asked again %d times, replayed: %v", asked, before, after, again.replayed)
 		}
 	default:
-		e := a.ask("GET", t.path, t.key, "")
-		was, is := t.is.matches(e), then.matches(e)
-		if logged := asked.matches(log[asked.trace]) == 1; was == is || is != logged {
-			a.w.t.Errorf("%s: it is as before: %v, as asked: %v, logged: %v: %s", asked, was, is, logged, e)
-		}
-		if is {
-			t.is = then
-		}
+		a.decide(t, log)
 	}
 	if t.path != "" {
 		a.read(t)

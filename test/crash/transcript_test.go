@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tokenkeep/tokenkeep/api"
 )
@@ -95,9 +96,17 @@ func (a *actor) askOnce(method, path, key, body string, logged ...entry) *exchan
 	return a.send(&exchange{method: method, path: path, key: key, body: body, once: a.number(), logged: logged})
 }
 
-// again sends a request once more, under the same idempotency key.
-func (a *actor) again(e *exchange) *exchange {
-	return a.send(&exchange{method: e.method, path: e.path, key: e.key, body: e.body, once: e.once, logged: e.logged})
+// again sends a request once more, under the same idempotency key, until it is
+// not in the way of the first.
+func (a *actor) again(e *exchange) (last *exchange) {
+	for range 100 {
+		last = a.send(&exchange{method: e.method, path: e.path, key: e.key, body: e.body, once: e.once, logged: e.logged})
+		if last.status != http.StatusConflict {
+			return last
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return last
 }
 
 func (a *actor) send(e *exchange) *exchange {

@@ -34,6 +34,7 @@ type world struct {
 	token, reactor              string // ids
 	proxy                       api.Proxy
 
+	since  time.Time   // when the last round began
 	stop   atomic.Bool // whoever has an answer asks nothing more
 	actors []*actor
 
@@ -118,6 +119,21 @@ func (w *world) checkStore() {
 	last, err := w.farm.Operator().Follow(w.t.Context(), http.MethodPost, "/store/check", nil, func(admin.Progress) error { return nil })
 	if err != nil || len(last.Found) > 0 {
 		w.t.Errorf("check the store: %v, %v", err, last.Found)
+	}
+}
+
+// agree checks what is there against the log. A database may still commit what
+// a server that is dead had asked it for: then both are looked at once more.
+func (w *world) agree(log map[string][]api.LogEntry, check func(map[string][]api.LogEntry) error) {
+	w.t.Helper()
+	err := check(log)
+	for range 2 { // it happens once: before the one look, or before the other
+		if err != nil {
+			err = check(w.log(w.since))
+		}
+	}
+	if err != nil {
+		w.t.Error(err)
 	}
 }
 
