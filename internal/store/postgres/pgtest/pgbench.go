@@ -37,7 +37,7 @@ var ratePattern = regexp.MustCompile(`tps = ([0-9.]+)`)
 func (c *Cluster) Pgbench(b *testing.B, url string, clients int, long time.Duration) float64 {
 	b.Helper()
 	path := filepath.Join(c.Folder(), "create.sql")
-	if err := os.WriteFile(path, []byte(pgbenchScript), 0o644); err != nil { //nolint:gosec // another user runs it
+	if err := os.WriteFile(path, []byte(pgbenchScript), 0o644); err != nil {
 		b.Fatal(err)
 	}
 	database, _, _ := strings.Cut(strings.TrimPrefix(url, "postgres:///"), "?")
