@@ -9,6 +9,7 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres/pgtest"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 func TestAMigrationOfWhatIsNotRightIsRefused(t *testing.T) {
@@ -148,6 +149,7 @@ func TestACopyThatDiffersIsNotServed(t *testing.T) {
 // TestTheCommandsOfThePageMoveTheStore runs the lines of docs/operations.md as
 // an operator does: a stop, the move, a start on the database.
 func TestTheCommandsOfThePageMoveTheStore(t *testing.T) {
+	storetest.Long(t)
 	text, err := os.ReadFile(page("operations.md"))
 	if err != nil {
 		t.Fatal(err)

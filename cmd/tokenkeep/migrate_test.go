@@ -24,6 +24,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
 	"github.com/tokenkeep/tokenkeep/internal/server"
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres/pgtest"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 // vault is a stopped server on the embedded store, with what it answered.
@@ -184,6 +185,7 @@ const moved = "SELECT (SELECT count(*) FROM tokenkeep.tokens) + (SELECT count(*)
 // step and among the rows, and the database once, and then compares every
 // token with what the embedded store answered.
 func TestAKilledMigrationGoesOnWhereItWas(t *testing.T) {
+	storetest.Long(t)
 	v := fillVault(t, 150)
 	c := pgtest.Start(t, pgtest.Options{NoSync: true})
 	url := owned(t, c)

@@ -14,6 +14,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/client"
 	"github.com/tokenkeep/tokenkeep/internal/server"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 	"github.com/tokenkeep/tokenkeep/test/runtimetest"
 )
 
@@ -25,6 +26,7 @@ func withCode(t *testing.T) {
 }
 
 func TestCodeRunsWithoutAServer(t *testing.T) {
+	storetest.Long(t)
 	withCode(t)
 	dir := t.TempDir()
 	args := mustWrite(t, filepath.Join(dir, "args.json"), `{"n": 1.50, "t": "{{ token }}"}`)

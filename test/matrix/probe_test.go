@@ -13,6 +13,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/access"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 // tenantOfEverything has one of everything, and its callers hold all that
@@ -225,7 +226,7 @@ func TestNoNameOfOneTenantIsWorthAnythingToAnother(t *testing.T) {
 		for what, name := range first.names {
 			nothingLikeIt := twin(t, what, name)
 			keys := []string{second.managing, second.private, second.public}
-			if testing.Short() || os.Getenv("KEEPTEST_STORE") != "" { // in turn
+			if !storetest.All() || os.Getenv("KEEPTEST_STORE") != "" { // in turn
 				keys = keys[calls%3 : calls%3+1]
 			}
 			for _, key := range keys {

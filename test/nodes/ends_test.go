@@ -8,6 +8,7 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 	"github.com/tokenkeep/tokenkeep/test/runtimetest"
 )
 
@@ -29,6 +30,7 @@ func status(code int) string { return fmt.Sprintf("%d ", code) }
 // that a node which loses all its connections meanwhile does no worse is tried
 // all the same.
 func TestWhatChangesOnOneNodeCountsOnTheOther(t *testing.T) {
+	storetest.Long(t)
 	w := newTown(t, options{})
 	for _, cut := range []bool{false, true} {
 		for name, prepare := range map[string]func(*town) change{

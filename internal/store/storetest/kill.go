@@ -20,18 +20,15 @@ const Writers = 8
 
 // Rounds is how often something is killed, cut off or tried: all of the rounds
 // when KEEPTEST_ROUNDS says "all", as make test does, and soak of them when it
-// says "soak", as make soak does; a tenth of all in a short run, and a fifth
-// otherwise.
+// says "soak", as make soak does; a tenth of all otherwise.
 func Rounds(all, soak int) int {
 	switch {
 	case Soak():
 		return soak
 	case All():
 		return all
-	case testing.Short():
-		return max(all/10, 1)
 	}
-	return max(all/5, 1)
+	return max(all/10, 1)
 }
 
 // Long leaves a test that takes many seconds out of a plain run: it runs when
