@@ -44,7 +44,7 @@ type world struct {
 
 func newWorld(t *testing.T, now func() time.Time) *world {
 	t.Helper()
-	k := keeptest.Start(t, keeptest.Options{Now: now})
+	k := keeptest.Start(t, keeptest.Options{Alone: true, Now: now}) // each node drops keys from its own memory, when it sweeps
 	made := k.Tenant(t)
 	w := &world{Server: k, t: t, tenant: made.Tenant.ID, management: made.Application.Key}
 	w.private = k.Application(t, w.tenant, api.CreateApplication{
