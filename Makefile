@@ -106,17 +106,18 @@ chromium:
 	    apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends chromium; \
 	  else echo "Install Chromium (Debian: chromium): the tests open the API page with it."; exit 1; fi; }
 
+# Many tests wait for something most of their time, so more packages run at once than there are cores.
 .PHONY: unit
 unit: postgres runtime webhooks compat tsclient pictures apidoc chromium ## Run the tests as 'go test ./...' does, those on PostgreSQL and Node 16 included, with every round of the crash tests
-	KEEPTEST_POSTGRES=required KEEPTEST_RUNTIME=required KEEPTEST_BROWSER=required KEEPTEST_ROUNDS=all go test ./...
+	KEEPTEST_POSTGRES=required KEEPTEST_RUNTIME=required KEEPTEST_BROWSER=required KEEPTEST_ROUNDS=all go test -p 4 ./...
 
 .PHONY: both
 both: postgres ## Run the tests that know no store once more, on PostgreSQL, each request to one of two nodes by chance
-	KEEPTEST_POSTGRES=required KEEPTEST_STORE=postgres KEEPTEST_NODES=2 go test ./internal/token ./test/clock ./test/contract ./test/matrix ./test/openapi ./test/parallel ./test/rotation
+	KEEPTEST_POSTGRES=required KEEPTEST_STORE=postgres KEEPTEST_NODES=2 go test -p 4 ./internal/token ./test/clock ./test/contract ./test/matrix ./test/openapi ./test/parallel ./test/rotation
 
 .PHONY: race
 race: postgres ## Run the tests under the race detector, crash tests in their short form
-	CGO_ENABLED=1 go test -race -short ./...
+	CGO_ENABLED=1 go test -race -short -p 4 ./...
 
 # The packages that decide who sees what, and those that hold the keys, have no statement that no test reaches.
 .PHONY: cover
