@@ -122,8 +122,8 @@ race: postgres ## Run the tests under the race detector, crash tests in their sh
 # The packages that decide who sees what, and those that hold the keys, have no statement that no test reaches.
 .PHONY: cover
 cover: ## Print what the tests of the critical packages reach; of some it must be everything
-	@go test -short -cover $(addprefix ./internal/,secret access keyring directory token) | tee /dev/stderr | \
-	  awk '$$1 != "ok" || ($$2 ~ /\/(secret|access|keyring)$$/ && $$0 !~ / 100\.0% of statements/) {bad = 1; print "not everything is reached: " $$2} END {exit bad}'
+	@go test -short -cover $(addprefix ./internal/,secret access keyring directory token) | \
+	  awk '{print} $$1 != "ok" || ($$2 ~ /\/(secret|access|keyring)$$/ && $$0 !~ / 100\.0% of statements/) {bad = 1; print "not everything is reached: " $$2} END {exit bad}'
 
 # Two targets at a time, each on one core, so that 20 seconds each are about five minutes on two cores. What they
 # find is kept beside the package, in testdata/fuzz, and is a test from then on.

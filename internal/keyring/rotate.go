@@ -153,11 +153,8 @@ func (r *Ring) RetireTenant(ctx context.Context, tenant string) error {
 	if err != nil {
 		return err
 	}
-	switch err := r.store.AllTenants().Current(ctx); {
-	case errors.Is(err, store.ErrNewerSchema):
-		return fmt.Errorf("keyring: an old key is destroyed on a server of the newest release: %w", err)
-	case err != nil:
-		return fmt.Errorf("keyring: look at the schema: %w", err)
+	if err := r.store.AllTenants().Current(ctx); err != nil {
+		return fmt.Errorf("keyring: destroy an old key on a server of the newest release: %w", err)
 	}
 	delete(uses, at.Key)
 	if len(uses) > 0 {
