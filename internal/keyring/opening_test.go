@@ -3,6 +3,7 @@ package keyring_test
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
 	"github.com/tokenkeep/tokenkeep/internal/store"
@@ -92,5 +93,13 @@ func TestOpenAllReportsWhatItCouldNotRead(t *testing.T) {
 		if !errors.Is(err, failed) {
 			t.Errorf("OpenAll without %s = %v", call, err)
 		}
+	}
+}
+
+func TestWhatDoesNotOpenIsNamedByItsPlace(t *testing.T) {
+	u := keyring.Unopened{Tenant: "b7f1d3a0-aaaa-4aaa-8aaa-aaaaaaaaaaaa", Rows: "tokens", MadeAt: time.Date(2031, 5, 6, 7, 8, 9, 1000, time.UTC), Field: keyring.FieldTokenData}
+	const want = "token.data in the row of tokens of tenant b7f1d3a0-aaaa-4aaa-8aaa-aaaaaaaaaaaa that was made at 2031-05-06T07:08:09.000001Z"
+	if got := u.String(); got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
