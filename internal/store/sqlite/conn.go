@@ -25,6 +25,7 @@ type conn struct {
 	statements map[string]statement
 	args       []driver.NamedValue // of the statement at hand; the driver copies them
 	forgets    bool                // a statement has changed what memory keeps
+	group      *groupWork          // of the updates that write here; nil where only views read
 }
 
 // durable are the settings that the promise of this package rests on. Every
@@ -97,12 +98,18 @@ func (c *conn) script(text string) error {
 // statement is a prepared one.
 type statement struct {
 	driver.Stmt
+	writes  bool
 	forgets bool // it changes what memory keeps
+	log     bool // it reads or changes the log
 }
 
-// rememberedTables finds the statements that change what memory keeps, so that none
-// of them can be forgotten where it is written.
-var rememberedTables = regexp.MustCompile(`^\s*(INSERT|UPDATE|DELETE|REPLACE)\b(?s:.*)\b(tenants|applications|application_keys|definitions)\b`)
+// What a statement does is found in its text, so that none can be forgotten
+// where it is written.
+var (
+	writingStatement = regexp.MustCompile(`^\s*(INSERT|UPDATE|DELETE|REPLACE)\b`)
+	rememberedTables = regexp.MustCompile(`\b(tenants|applications|application_keys|definitions)\b`)
+	logTables        = regexp.MustCompile(`\blog(_[a-z]+)?\b`)
+)
 
 func (c *conn) prepare(text string) (statement, error) {
 	if s, ok := c.statements[text]; ok {
@@ -112,23 +119,50 @@ func (c *conn) prepare(text string) (statement, error) {
 	if err != nil {
 		return statement{}, mapError("prepare statement", err)
 	}
-	s := statement{raw, rememberedTables.MatchString(text)}
+	s := statement{Stmt: raw, writes: writingStatement.MatchString(text), log: logTables.MatchString(text)}
+	s.forgets = s.writes && rememberedTables.MatchString(text)
 	c.statements[text] = s
+	return s, nil
+}
+
+// ready prepares a statement of an update's or a view's, and what has to be
+// done before it can run.
+func (c *conn) ready(text string) (statement, error) {
+	s, err := c.prepare(text)
+	if err != nil || c.group == nil {
+		return s, err
+	}
+	c.forgets = c.forgets || s.forgets
+	if s.log {
+		if err := c.group.show(); err != nil {
+			return s, err
+		}
+	}
+	if s.writes {
+		return s, c.group.save()
+	}
 	return s, nil
 }
 
 // exec runs a statement and returns how many rows it changed. Statements are
 // few and constant, so each is prepared once for the life of the connection.
 func (c *conn) exec(text string, args ...driver.Value) (int64, error) {
+	if _, err := c.ready(text); err != nil {
+		return 0, err
+	}
+	return c.run(text, args...)
+}
+
+// run is exec for those who write a group: it asks nothing of the group.
+func (c *conn) run(text string, args ...driver.Value) (int64, error) {
 	s, err := c.prepare(text)
 	if err != nil {
 		return 0, err
 	}
-	c.forgets = c.forgets || s.forgets
 	// A context that can end would cost a goroutine for each statement.
 	r, err := s.Stmt.(driver.StmtExecContext).ExecContext(context.Background(), c.named(args))
 	if err != nil {
-		return 0, mapError("execute statement", err)
+		return 0, c.failed("execute statement", err)
 	}
 	n, err := r.RowsAffected()
 	return n, mapError("count changed rows", err)
@@ -137,14 +171,13 @@ func (c *conn) exec(text string, args ...driver.Value) (int64, error) {
 // query runs a statement and calls each for every row until it returns false.
 // The values belong to each: the driver copies them out.
 func (c *conn) query(ctx context.Context, text string, args []driver.Value, each func(row []driver.Value) (more bool, err error)) error {
-	s, err := c.prepare(text)
+	s, err := c.ready(text)
 	if err != nil {
 		return err
 	}
-	c.forgets = c.forgets || s.forgets
 	rows, err := s.Stmt.(driver.StmtQueryContext).QueryContext(context.Background(), c.named(args))
 	if err != nil {
-		return mapError("run query", err)
+		return c.failed("run query", err)
 	}
 	defer func() { _ = rows.Close() }()
 	row := make([]driver.Value, len(rows.Columns()))
@@ -155,7 +188,7 @@ func (c *conn) query(ctx context.Context, text string, args []driver.Value, each
 		if err := rows.Next(row); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
-			return mapError("read row", err)
+			return c.failed("read row", err)
 		}
 		if more, err := each(row); err != nil || !more {
 			return err
@@ -187,6 +220,16 @@ func (c *conn) number(ctx context.Context, text string, args ...driver.Value) (i
 		return 0, nil
 	}
 	return n, err
+}
+
+// failed maps the error of a statement, and tells the group of one that may
+// have ended the transaction.
+func (c *conn) failed(doing string, err error) error {
+	err = mapError(doing, err)
+	if c.group != nil && !errors.Is(err, store.ErrExists) {
+		c.group.failed = err
+	}
+	return err
 }
 
 func (c *conn) named(args []driver.Value) []driver.NamedValue {

@@ -2,7 +2,9 @@ package sqlite_test
 
 import (
 	"errors"
+	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 
@@ -13,8 +15,8 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
-// together has the updates wait until all can be taken into one commit, and
-// returns their errors; the value of a panic counts as one.
+// together has the updates wait, in their order, until all can be taken into
+// one commit, and returns their errors; the value of a panic counts as one.
 func together(t *testing.T, s *sqlite.Store, updates ...func(tx store.Tx) error) []error {
 	t.Helper()
 	begun, leave := make(chan struct{}), make(chan struct{})
@@ -35,9 +37,9 @@ func together(t *testing.T, s *sqlite.Store, updates ...func(tx store.Tx) error)
 			}()
 			errs[i] = s.Update(t.Context(), tenantA, fn)
 		})
-	}
-	for s.Waiting() < len(updates) {
-		runtime.Gosched()
+		for s.Waiting() <= i {
+			runtime.Gosched()
+		}
 	}
 	close(leave)
 	wg.Wait()
@@ -98,6 +100,76 @@ func TestUpdatesShareACommitAndNoOtherFate(t *testing.T) {
 	}
 }
 
+// The entries of a group are written together at its end, or before one of its
+// updates looks at the log. Whoever looks sees those of the updates before and
+// its own, and what fails leaves none of its own and takes no other's along.
+func TestAnUpdateThatLooksAtTheLogOfItsGroupTakesNothingAlong(t *testing.T) {
+	s := open(t, t.TempDir(), sqlite.Options{})
+	ctx := t.Context()
+	errOwn := errors.New("its own error")
+	there := storetest.SomeEntry("there")
+	if err := s.Update(ctx, tenantA, func(tx store.Tx) error { return tx.AppendLog(ctx, there) }); err != nil {
+		t.Fatal(err)
+	}
+	sees := func(tx store.Tx, entity string) error {
+		list, err := tx.Logs(ctx, store.LogFilter{EntityID: entity}, store.Page{Limit: 10})
+		if err == nil && len(list) != 1 {
+			err = fmt.Errorf("the update sees %d entries of its own, want 1", len(list))
+		}
+		return err
+	}
+	kinds := []struct {
+		fn   func(tx store.Tx, entity string) error
+		want error
+	}{
+		{func(store.Tx, string) error { return nil }, nil},
+		{sees, nil},
+		{func(tx store.Tx, entity string) error { return errors.Join(sees(tx, entity), errOwn) }, errOwn},
+		{func(store.Tx, string) error { return errOwn }, errOwn},
+		{func(tx store.Tx, entity string) error {
+			return errors.Join(tx.InsertToken(ctx, storetest.SomeToken()), sees(tx, entity), errOwn)
+		}, errOwn},
+		{func(tx store.Tx, entity string) error {
+			return errors.Join(tx.InsertToken(ctx, storetest.SomeToken()), sees(tx, entity))
+		}, nil},
+		{func(tx store.Tx, _ string) error { return tx.PutMark(ctx, "mark", []byte("x")) }, nil},
+	}
+	for round, doubled := range []bool{false, true} { // one that cannot be kept has all tried again
+		var updates []func(tx store.Tx) error
+		var names []string
+		for i := range 70 {
+			names = append(names, fmt.Sprintf("round %d, update %d", round, i))
+			updates = append(updates, func(tx store.Tx) error {
+				if err := tx.AppendLog(ctx, storetest.SomeEntry(names[i])); err != nil {
+					return err
+				}
+				return kinds[i%len(kinds)].fn(tx, names[i])
+			})
+		}
+		if doubled {
+			updates = append(updates, func(tx store.Tx) error { return tx.AppendLog(ctx, there) })
+		}
+		for i, err := range together(t, s, updates...) {
+			want := store.ErrExists
+			if i < len(names) {
+				want = kinds[i%len(kinds)].want
+			}
+			if !errors.Is(err, want) {
+				t.Errorf("round %d, update %d: got %v, want %v", round, i, err, want)
+			}
+		}
+		for i, name := range names {
+			err := s.View(ctx, tenantA, func(tx store.Tx) error { return sees(tx, name) })
+			if kept := err == nil; kept != (kinds[i%len(kinds)].want == nil) {
+				t.Errorf("%s: its entry is kept: %v, and its update wants %v", name, kept, kinds[i%len(kinds)].want)
+			}
+		}
+	}
+	if problems, err := s.Check(ctx, nil); err != nil || len(problems) > 0 {
+		t.Errorf("the check says %q, %v", problems, err)
+	}
+}
+
 func TestAnUpdateTooLargeForTheDiskFailsAlone(t *testing.T) {
 	for name, swallow := range map[string]bool{"and says so": false, "and lets the error pass": true} {
 		t.Run(name, func(t *testing.T) {
@@ -145,5 +217,49 @@ func TestAnUpdateTooLargeForTheDiskFailsAlone(t *testing.T) {
 				t.Errorf("an update when there is space again: %v", err)
 			}
 		})
+	}
+}
+
+// The entry of another may be what finds the disk full while an update looks at
+// the log. SQLite then takes everything back by itself, and what comes behind
+// must not be committed alone.
+func TestADiskThatIsFullUnderTheEntriesOfAGroupLosesNothing(t *testing.T) {
+	s := open(t, t.TempDir(), sqlite.Options{})
+	ctx := t.Context()
+	if err := s.LimitGrowth(60); err != nil {
+		t.Fatal(err)
+	}
+	adds := func(entity string, size int) func(tx store.Tx) error {
+		e := storetest.SomeEntry(entity)
+		e.Message = strings.Repeat("x", size)
+		return func(tx store.Tx) error { return tx.AppendLog(ctx, e) }
+	}
+	creates := func(entity string) func(tx store.Tx) error {
+		tok, add := storetest.SomeToken(), adds(entity, 1)
+		return func(tx store.Tx) error { return errors.Join(tx.InsertToken(ctx, tok), add(tx)) }
+	}
+	looks := func(tx store.Tx) error { _, err := tx.CountLogs(ctx, store.LogFilter{}); return err }
+	got := together(t, s, creates("first"), adds("second", 1), adds("too large", 1<<20), looks, creates("fifth"), adds("sixth", 1), looks)
+	for i, err := range got {
+		if want := map[bool]error{true: store.ErrUnavailable}[i == 2]; !errors.Is(err, want) {
+			t.Errorf("update %d: got %v, want %v", i, err, want)
+		}
+	}
+	for entity, want := range map[string]int{"first": 1, "second": 1, "too large": 0, "fifth": 1, "sixth": 1} {
+		if err := s.View(ctx, tenantA, func(tx store.Tx) error {
+			list, err := tx.Logs(ctx, store.LogFilter{EntityID: entity}, store.Page{Limit: 10})
+			if err == nil && len(list) != want {
+				err = fmt.Errorf("%d entries, want %d", len(list), want)
+			}
+			return err
+		}); err != nil {
+			t.Errorf("%s: %v", entity, err)
+		}
+	}
+	if n := countTokens(t, s); n != 2 {
+		t.Errorf("%d tokens, want 2", n)
+	}
+	if problems, err := s.Check(ctx, nil); err != nil || len(problems) > 0 {
+		t.Errorf("the check says %q, %v", problems, err)
 	}
 }

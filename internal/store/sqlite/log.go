@@ -1,10 +1,12 @@
 package sqlite
 
 import (
+	"bytes"
 	"context"
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -34,39 +36,40 @@ func entryKey(p store.Position) ([]driver.Value, error) {
 	return []driver.Value{int64(p.CreatedAt), id[:]}, nil
 }
 
+// AppendLog leaves the entries for the group to write, so a conflict shows at
+// the commit.
 func (t *tx) AppendLog(_ context.Context, entries ...store.LogEntry) error {
 	if !t.writable {
 		return store.ErrReadOnly
+	}
+	if err := t.usable(); err != nil {
+		return err
 	}
 	for _, e := range entries {
 		key, err := entryKey(store.Position{CreatedAt: e.CreatedAt, ID: e.ID})
 		if err != nil {
 			return t.fail(err)
 		}
-		if _, err := t.exec("INSERT INTO log (tenant_id, "+logColumns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-			key[0], key[1], e.ActorID, e.ActorType, e.SessionID, e.EntityType, e.EntityID, e.Operation, e.Outcome, e.Message, e.TraceID, e.ClientAddress); err != nil {
-			return t.fail(err)
-		}
-		if _, err := t.exec("INSERT INTO log_unsealed (tenant_id, created_at, id) VALUES (?, ?, ?)", key...); err != nil {
-			return t.fail(err)
-		}
-		t.countEntry(e.EntityType, 1)
+		t.needsTenant = true
+		t.conn.group.entries = append(t.conn.group.entries, groupEntry{t.tenant, key, e})
 	}
 	return nil
 }
 
-func (t *tx) countEntry(kind string, n int64) {
+func (t *tx) uncountEntry(kind string) {
 	if t.kinds == nil {
 		t.kinds = make(map[string]int64)
 	}
-	t.kinds[kind] += n
+	t.kinds[kind]--
 }
+
+const addToLogCount = `
+	INSERT INTO log_counts (tenant_id, entity_type, entries) VALUES (?, ?, ?)
+	ON CONFLICT DO UPDATE SET entries = entries + excluded.entries`
 
 func (t *tx) flushKinds() error {
 	for kind, n := range t.kinds {
-		if _, err := t.exec(`
-			INSERT INTO log_counts (tenant_id, entity_type, entries) VALUES (?, ?, ?)
-			ON CONFLICT DO UPDATE SET entries = entries + excluded.entries`, kind, n); err != nil {
+		if _, err := t.exec(addToLogCount, kind, n); err != nil {
 			return err
 		}
 	}
@@ -200,18 +203,51 @@ func (t *tx) appendLogBatch(ctx context.Context, b store.LogBatch, sealed []stor
 	if b.Number != last+1 {
 		return store.ErrConflict
 	}
-	for _, p := range sealed {
-		key, err := entryKey(p)
-		if err != nil {
-			return t.fail(err)
-		}
-		if err := t.changeOne(store.ErrConflict, "DELETE FROM log_unsealed WHERE tenant_id = ? AND created_at = ? AND id = ?", key...); err != nil {
-			return t.fail(err)
-		}
+	if err := t.deleteUnsealed(ctx, sealed); err != nil {
+		return t.fail(err)
 	}
 	_, err = t.exec("INSERT INTO log_batches (tenant_id, number, entries, leaves, root, link, signature, sealed_at, dropped) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
 		b.Number, int64(b.Count), orEmpty(b.Leaves), orEmpty(b.Root), orEmpty(b.Link), orEmpty(b.Signature), int64(b.SealedAt), b.Dropped)
 	return err
+}
+
+// deleteUnsealed takes entries off those that wait; ErrConflict when one of
+// them does not. They mostly are all that wait between the first and the last:
+// then one statement does.
+func (t *tx) deleteUnsealed(ctx context.Context, sealed []store.Position) error {
+	keys := make([][]driver.Value, len(sealed))
+	for i, p := range sealed {
+		var err error
+		if keys[i], err = entryKey(p); err != nil {
+			return err
+		}
+	}
+	if len(keys) > 1 {
+		between := "FROM log_unsealed WHERE tenant_id = ? AND (created_at, id) >= (?, ?) AND (created_at, id) <= (?, ?)"
+		ends := append(slices.Clone(keys[0]), keys[len(keys)-1]...)
+		same := 0
+		err := t.query(ctx, "SELECT created_at, id "+between+" ORDER BY created_at, id", ends, func(row []driver.Value) (bool, error) {
+			if same == len(keys) || whole(row[0]) != keys[same][0] || !bytes.Equal(blob(row[1]), keys[same][1].([]byte)) {
+				same = -1
+				return false, nil
+			}
+			same++
+			return true, nil
+		})
+		if err != nil {
+			return err
+		}
+		if same == len(keys) {
+			_, err := t.exec("DELETE "+between, ends...)
+			return err
+		}
+	}
+	for _, key := range keys {
+		if err := t.changeOne(store.ErrConflict, "DELETE FROM log_unsealed WHERE tenant_id = ? AND created_at = ? AND id = ?", key...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 const batchColumns = "number, entries, leaves, root, link, signature, sealed_at, dropped"
@@ -258,7 +294,7 @@ func (t *tx) DropLogBatch(ctx context.Context, number int64, entries []store.Pos
 		if _, err := t.exec("DELETE FROM log WHERE tenant_id = ? AND created_at = ? AND id = ?", key...); err != nil {
 			return err
 		}
-		t.countEntry(e.EntityType, -1)
+		t.uncountEntry(e.EntityType)
 	}
 	return nil
 }

@@ -66,9 +66,10 @@ func (m *memory) keep(k memoryKey, row any, size int, changes uint64) {
 
 // remember returns a row from memory, or reads and keeps it. Only the first
 // reads of a view come from there: one that has begun sees what its snapshot
-// has.
+// has. An update sees what is stored, as nobody else changes it meanwhile,
+// unless its own transaction has changed such rows.
 func remember[R any](t *tx, kind, id string, size func(R) int, read func() (R, error)) (R, error) {
-	if t.begin == nil || t.ended {
+	if t.ended || t.failed != nil || t.writable && t.conn.forgets || !t.writable && t.begin == nil {
 		return read()
 	}
 	key := memoryKey{t.tenant, kind, id}

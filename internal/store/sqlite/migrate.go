@@ -145,12 +145,12 @@ func stoppedUncleanly(ctx context.Context, c *conn) (bool, error) {
 }
 
 func markOpen(c *conn) error {
-	_, err := c.exec("DELETE FROM installation WHERE name = 'clean_stop'")
+	_, err := c.run("DELETE FROM installation WHERE name = 'clean_stop'")
 	return err
 }
 
 func markClosed(c *conn) error {
-	if _, err := c.exec("INSERT OR REPLACE INTO installation (name, value) VALUES ('clean_stop', x'01')"); err != nil {
+	if _, err := c.run("INSERT OR REPLACE INTO installation (name, value) VALUES ('clean_stop', x'01')"); err != nil {
 		return err
 	}
 	return c.query(context.Background(), "PRAGMA wal_checkpoint(TRUNCATE)", nil,

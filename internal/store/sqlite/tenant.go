@@ -126,7 +126,7 @@ func (t *tx) deleteSome(ctx context.Context, table string, limit int64) (n int64
 		return t.deleteTokens(ctx, statement, limit)
 	case "log":
 		err = t.query(ctx, statement+" RETURNING entity_type", []driver.Value{limit}, func(row []driver.Value) (bool, error) {
-			t.countEntry(text(row[0]), -1)
+			t.uncountEntry(text(row[0]))
 			n++
 			return true, nil
 		})

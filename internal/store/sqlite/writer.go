@@ -31,8 +31,8 @@ type outcome struct {
 func (o outcome) kept() bool { return o.err == nil && o.panicked == nil }
 
 // writer owns the one connection that writes. It runs the functions of all
-// updates that wait in one transaction, each under a savepoint of its own, and
-// answers them after one sync to disk.
+// updates that wait in one transaction, in which each can be taken back alone,
+// and answers them after one sync to disk.
 type writer struct {
 	conn         *conn
 	group        int // the most updates in one commit
@@ -51,6 +51,7 @@ type writer struct {
 }
 
 func newWriter(c *conn, group int, common *commonTerms, memory *memory, k *checkpointer, r *reserve, m *metrics) *writer {
+	c.group = &groupWork{conn: c}
 	w := &writer{
 		conn: c, group: group, common: common, memory: memory, served: map[tenantKey]bool{}, queue: make(chan *update, 4*maxGroup), stopped: make(chan struct{}),
 		checkpointer: k, reserve: r, metrics: m,
@@ -180,13 +181,13 @@ func (w *writer) answer(u *update, o outcome) {
 // transaction runs the updates and commits. The error says that nothing was
 // kept of any of them.
 func (w *writer) transaction(group []*update) (_ []outcome, err error) {
-	if _, err := w.conn.exec("BEGIN IMMEDIATE"); err != nil {
+	if _, err := w.conn.run("BEGIN IMMEDIATE"); err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
 			// SQLite may have rolled back by itself; then this one has nothing to do.
-			_, _ = w.conn.exec("ROLLBACK")
+			_, _ = w.conn.run("ROLLBACK")
 		}
 	}()
 	w.conn.forgets = false
@@ -195,45 +196,38 @@ func (w *writer) transaction(group []*update) (_ []outcome, err error) {
 			clear(w.served) // some may be gone
 		}
 	}()
+	together := w.conn.group
+	together.begin()
 	outcomes := make([]outcome, len(group))
 	kept, scrub := 0, false
 	alone := len(group) == 1 // then there are no neighbours to keep
 	for i, u := range group {
-		if !alone {
-			if _, err := w.conn.exec("SAVEPOINT one"); err != nil {
-				return nil, err
-			}
-		}
-		t := &tx{conn: w.conn, tenant: u.tenant, writable: true, common: w.common, served: w.served, full: w.reserve.full.Load()}
+		together.next(alone)
+		t := &tx{conn: w.conn, tenant: u.tenant, writable: true, memory: w.memory, common: w.common, served: w.served, full: w.reserve.full.Load()}
 		outcomes[i] = apply(u, t)
 		if outcomes[i].kept() {
 			kept++
 			scrub = scrub || t.scrub
 		}
-		if alone {
-			break
-		}
-		if !outcomes[i].kept() {
-			if _, err := w.conn.exec("ROLLBACK TO one"); err != nil {
-				return nil, err // the whole transaction is gone, as it is after a full disk
-			}
-		}
-		if _, err := w.conn.exec("RELEASE one"); err != nil {
+		if err := together.end(outcomes[i].kept()); err != nil {
 			return nil, err
 		}
 	}
 	if kept == 0 {
-		_, err := w.conn.exec("ROLLBACK")
+		_, err := w.conn.run("ROLLBACK")
 		if alone {
 			err = nil // it may be gone already: what the update died of says more
 		}
 		return outcomes, err
 	}
+	if err := together.write(); err != nil {
+		return nil, err
+	}
 	if w.conn.forgets {
 		w.memory.turn()
 		defer w.memory.turn()
 	}
-	if _, err := w.conn.exec("COMMIT"); err != nil {
+	if _, err := w.conn.run("COMMIT"); err != nil {
 		return nil, err
 	}
 	if scrub {
