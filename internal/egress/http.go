@@ -107,8 +107,8 @@ func (e *Egress) newTransport() *http.Transport {
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 5 * time.Second}, // notices a connection that died silently
 		DisableCompression:     true,
 		MaxResponseHeaderBytes: maxResponseHeader,
-		MaxIdleConns:           64,
-		MaxIdleConnsPerHost:    16,
+		MaxIdleConns:           256,
+		MaxIdleConnsPerHost:    128, // as many calls at once need no new connections
 		IdleConnTimeout:        time.Minute,
 		ExpectContinueTimeout:  time.Second,
 	}
