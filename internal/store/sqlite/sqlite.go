@@ -87,6 +87,8 @@ type Store struct {
 
 	backingUp sync.Mutex      // held while a backup is written
 	ending    context.Context // ends when Close begins
+	viewing   sync.RWMutex    // guards the beginning of views against that
+	views     sync.WaitGroup
 	end       context.CancelFunc
 
 	closing  sync.Once
@@ -273,9 +275,10 @@ func (s *Store) View(ctx context.Context, tenant string, fn func(store.Tx) error
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if s.ending.Err() != nil {
-		return errClosed
+	if err := s.beginView(); err != nil {
+		return err
 	}
+	defer s.views.Done()
 	// Many views are answered from memory and need no connection.
 	t := &tx{ctx: ctx, tenant: key, memory: s.memory, begin: s.begin}
 	defer s.finish(t)
@@ -283,6 +286,18 @@ func (s *Store) View(ctx context.Context, tenant string, fn func(store.Tx) error
 		return err
 	}
 	return t.failed
+}
+
+// beginView counts a view, which Close waits for whether or not it has taken a
+// connection yet.
+func (s *Store) beginView() error {
+	s.viewing.RLock()
+	defer s.viewing.RUnlock()
+	if s.ending.Err() != nil {
+		return errClosed
+	}
+	s.views.Add(1)
+	return nil
 }
 
 // Update implements store.Store.
@@ -371,11 +386,14 @@ func (s *Store) EpochKeys() store.EpochKeys { return s.epochs }
 // Close implements store.Store.
 func (s *Store) Close() error {
 	s.closing.Do(func() {
+		s.viewing.Lock()
 		s.end()
+		s.viewing.Unlock()
 		s.backingUp.Lock() // for good: no further backup begins
 		s.writer.stop()
 		s.checkpointer.stop()
-		// Every View gives its connection back; then nobody else holds one.
+		s.views.Wait()
+		// Every view gives its connection back; then nobody else holds one.
 		for range cap(s.readers) {
 			c := <-s.readers
 			_ = c.close()

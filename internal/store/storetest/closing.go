@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -179,6 +180,13 @@ func closeWaits(f *fixture) {
 	}()
 	<-inside
 	go func() { closed <- f.Close() }()
+	for refused := false; !refused; { // what comes later is
+		err := f.View(f.Context(), tenantA, func(store.Tx) error { return nil })
+		refused = errors.Is(err, store.ErrUnavailable)
+	}
+	for range 1000 {
+		runtime.Gosched() // lets it come as far as it can
+	}
 	select {
 	case err := <-closed:
 		f.Errorf("Close returned %v while a view was running", err)
