@@ -17,6 +17,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/backup"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
 	"github.com/tokenkeep/tokenkeep/internal/server"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 // kekOf is the key-encryption key of a developer's folder.
@@ -53,6 +54,7 @@ func (o *office) revealing() string {
 }
 
 func TestABackupUnderLoadOpensEveryTokenOnAnEmptyFolder(t *testing.T) {
+	storetest.Long(t)
 	keeptest.OnFiles(t)
 	o := openOffice(t)
 	key := o.revealing()
@@ -345,6 +347,7 @@ func TestARestoreTakesAnEmptyFolderAlone(t *testing.T) {
 // TestTheCommandsOfThePageBackUpAndRestore runs the lines of docs/operations.md
 // as an operator does: a backup, a lost folder, a restore, a start.
 func TestTheCommandsOfThePageBackUpAndRestore(t *testing.T) {
+	storetest.Long(t)
 	text, err := os.ReadFile(page("operations.md"))
 	if err != nil {
 		t.Fatal(err)

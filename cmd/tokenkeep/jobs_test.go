@@ -18,6 +18,7 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/internal/server"
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres/pgtest"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 	"github.com/tokenkeep/tokenkeep/test/runtimetest"
 )
 
@@ -30,6 +31,7 @@ const (
 // killed again and again, and waits until each was delivered. A run that was cut
 // off is delivered too: as an error that says so.
 func TestNoDeliveryIsLostToAKill(t *testing.T) {
+	storetest.Long(t)
 	if testing.Short() {
 		t.Skip("it waits for leases of servers that were killed")
 	}

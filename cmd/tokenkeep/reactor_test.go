@@ -91,6 +91,7 @@ func TestWhatATrialPrintsInJSON(t *testing.T) {
 }
 
 func TestWatchRunsAgain(t *testing.T) {
+	storetest.Long(t)
 	withCode(t)
 	file := mustWrite(t, filepath.Join(t.TempDir(), "code.js"), `module.exports = async () => ({ raw: 'first' })`)
 	ctx, stop := context.WithCancel(t.Context())

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 	"github.com/tokenkeep/tokenkeep/test/runtimetest"
 )
 
@@ -218,6 +219,7 @@ func TestSessionsOverTheAPI(t *testing.T) {
 }
 
 func TestReactorsAreRunFromTheCommandLine(t *testing.T) {
+	storetest.Long(t)
 	x, _ := besideServer(t, map[string]string{"sandbox.level": "reduced", "sandbox.runtime": runtimetest.Find(t).Folder})
 	dir := t.TempDir()
 	code := mustWrite(t, filepath.Join(dir, "code.js"), `module.exports = async (req) => { if (!req.args) throw new Error('nothing given'); return { raw: { last4: req.args.card.slice(-4), to: req.configuration.TO } } }`)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
 	"github.com/tokenkeep/tokenkeep/internal/store"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 const rotationMark = "keyring.rotation"
@@ -165,6 +166,7 @@ func TestNobodySealsWithAKeyThatAnotherNodeDoesNotKnow(t *testing.T) {
 }
 
 func TestAKilledRotationGoesOnWhereItStopped(t *testing.T) {
+	storetest.Long(t)
 	w := newWorld(t)
 	rotate := func(tenant string) error {
 		if err := w.ring.RotateTenant(t.Context(), tenant, nil); err != nil {

@@ -23,9 +23,11 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/reactor"
 	"github.com/tokenkeep/tokenkeep/internal/secret"
 	"github.com/tokenkeep/tokenkeep/internal/store"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 func TestADeliveryIsTriedTenTimes(t *testing.T) {
+	storetest.Long(t)
 	onBoth(t, func(t *testing.T, w *world) {
 		to := newReceiver(t)
 		to.answers(refuse)

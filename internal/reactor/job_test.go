@@ -15,6 +15,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/reactor"
 	"github.com/tokenkeep/tokenkeep/internal/store"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 func TestARunThatNobodyWaitsForIsDelivered(t *testing.T) {
@@ -234,6 +235,7 @@ func TestAResultOutlivesARotationOfKeys(t *testing.T) {
 
 // TestALeaseIsRenewed takes the five seconds that pass between two renewals.
 func TestALeaseIsRenewed(t *testing.T) {
+	storetest.Long(t)
 	if testing.Short() {
 		t.Skip("it waits for a renewal")
 	}
@@ -286,6 +288,7 @@ func TestALostJobIsNotFinishedTwice(t *testing.T) {
 }
 
 func TestTwoNodesDoEachJobOnce(t *testing.T) {
+	storetest.Long(t)
 	const jobs = 20
 	onBoth(t, func(t *testing.T, w *world) {
 		to, g := newReceiver(t), newGate(t)
@@ -358,6 +361,7 @@ func TestCodeThatFoundNoRoomRunsLater(t *testing.T) {
 }
 
 func TestOneTenantLeavesRoomForOthers(t *testing.T) {
+	storetest.Long(t)
 	w := onOne(t)
 	to, g := newReceiver(t), newGate(t)
 	for range 3 { // more than a node runs for one tenant

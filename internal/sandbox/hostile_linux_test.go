@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tokenkeep/tokenkeep/internal/sandbox"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 //go:embed testdata/hostile
@@ -153,6 +154,7 @@ func resident(t *testing.T) int64 {
 // TestHostileCode runs the whole corpus: nothing is read, nobody is reached,
 // nobody else is disturbed, everything ends, and the server does not grow.
 func TestHostileCode(t *testing.T) {
+	storetest.Long(t)
 	// A limit of the test's own, which the users of sandboxes inherit, should
 	// theirs fail.
 	if err := unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: 2000, Max: 2000}); err != nil {

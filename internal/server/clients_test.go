@@ -16,6 +16,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/access"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 // document is a row that reads its body as the API's rows do.
@@ -48,6 +49,7 @@ func drip(c net.Conn, text string) {
 }
 
 func TestBadClientsDisturbNobody(t *testing.T) {
+	storetest.Long(t)
 	k := keeptest.Start(t, keeptest.Options{
 		Settings: map[string]string{"timeout.read_header": "1s", "timeout.read": "1s", "timeout.idle": "1s"},
 		Routes:   append([]httpapi.Route{document}, restartRows...),

@@ -17,6 +17,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/admin"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 // tmpfsVariable says, with the value "required", that a machine on which no
@@ -72,6 +73,7 @@ func within(t *testing.T, what string, happened func() bool) {
 // TestOnAFullDiskWritesAreRefusedAndReadsGoOn fills a disk, first to where the
 // reserve begins and then to its end, and makes room again, twice.
 func TestOnAFullDiskWritesAreRefusedAndReadsGoOn(t *testing.T) {
+	storetest.Long(t)
 	keeptest.OnFiles(t)
 	disk := smallDisk(t, 72<<20)
 	data, filler, end := filepath.Join(disk, "data"), filepath.Join(disk, "filler"), filepath.Join(disk, "end")

@@ -15,6 +15,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/access"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 // planted is a card number that nothing may ever show.
@@ -117,6 +118,7 @@ func givesBack(request, answer string) bool {
 }
 
 func TestACardNumberSentToAnyRowOfTheServerIsShownNowhere(t *testing.T) {
+	storetest.Long(t)
 	k := keeptest.Start(t, keeptest.Options{Settings: map[string]string{"metrics_addr": "127.0.0.1:0", "rate_limit.per_address": "1000000"}})
 	keys, _, err := k.Demo(t.Context())
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
 	"github.com/tokenkeep/tokenkeep/internal/store"
 	"github.com/tokenkeep/tokenkeep/internal/store/sqlite"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 // garden is a server with somebody who plants values in it.
@@ -278,6 +279,7 @@ func filled(path, value string) string {
 }
 
 func TestPlantedValuesAreNowhere(t *testing.T) {
+	storetest.Long(t)
 	g := newGarden(t, keeptest.Options{})
 	// The control stands in clear, where clear text is allowed: in a name.
 	control := "control " + g.text("control")

@@ -19,6 +19,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/clock"
 	"github.com/tokenkeep/tokenkeep/internal/clocktest"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 func TestMain(m *testing.M) { os.Exit(keeptest.Run(m)) }
@@ -215,6 +216,7 @@ func TestIdempotencyKeysFollowTheClock(t *testing.T) {
 
 // A jump during requests: whatever the clock says, answers are answers.
 func TestAClockThatJumpsUnderRequestsBreaksNone(t *testing.T) {
+	storetest.Long(t)
 	w := onJumpyClock(t)
 	forever := w.keep("forever", 0)
 	stop := make(chan struct{})

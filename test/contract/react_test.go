@@ -12,6 +12,7 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 	"github.com/tokenkeep/tokenkeep/test/openapitest"
 )
 
@@ -565,6 +566,7 @@ func reactorLog(t *testing.T, w *coder) {
 // those beyond what the node takes are 503. Nothing ran, and both say when to
 // come back. Every node has pools of its own.
 func TestFullPoolsAreSaidSo(t *testing.T) {
+	storetest.Long(t)
 	w := newCoderWith(t, keeptest.Options{Alone: true, Settings: map[string]string{"sandbox.per_program": "1", "sandbox.global": "2", "sandbox.queue": "1"}})
 	var ids []string
 	for range 4 {

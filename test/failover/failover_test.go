@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres/pgtest"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 // pair is a primary and the standby that its commits wait for.
@@ -86,6 +87,7 @@ var endings = []struct {
 // TestFailoversLoseNothing switches to the standby and makes a new one, again
 // and again, while clients call.
 func TestFailoversLoseNothing(t *testing.T) {
+	storetest.Long(t)
 	t.Parallel()
 	p := newPair(t)
 	w := newWorld(t, url("vault", p.lines[0], p.lines[1]), nil)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres/pgtest"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 // callers is how many call at once where a server has two connections.
@@ -20,6 +21,7 @@ const callers = 40
 // two ways. Everybody gets an answer, the server says that it is not ready, and
 // goes on by itself.
 func TestAPoolThatIsUsedUpTurnsCallersAway(t *testing.T) {
+	storetest.Long(t)
 	t.Parallel()
 	for name, take := range map[string]func(t *testing.T, c *pgtest.Cluster, l *line) (release func()){
 		"by statements that wait": func(t *testing.T, c *pgtest.Cluster, _ *line) func() {

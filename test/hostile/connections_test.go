@@ -112,6 +112,7 @@ func (h *house) connect(n int, text string) []net.Conn {
 // Those who send a byte now and then are cut off in the end, and nobody else
 // notices them.
 func TestSlowHeadersAndBodiesKeepNobodyFromBeingServed(t *testing.T) {
+	storetest.Long(t)
 	h := newHouse(t, map[string]string{"timeout.read_header": "3s", "timeout.read": "3s"})
 	n := storetest.Rounds(500, 2000)
 	slow := h.connect(n, "POST /tokens HTTP/1.1\r\nHost: a\r\nX-A: ")

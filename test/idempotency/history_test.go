@@ -24,6 +24,7 @@ import (
 // shared keys while servers are killed, and asks a checker whether what they
 // saw can have happened one after the other.
 func TestHistoriesOfIdempotentRequestsAreLinearizable(t *testing.T) {
+	storetest.Long(t)
 	t.Run("sqlite", func(t *testing.T) { checkHistory(t, newFarm(t, 1, "")) })
 	t.Run("postgres", func(t *testing.T) { checkHistory(t, newFarm(t, 2, pgtest.Database(t))) })
 }

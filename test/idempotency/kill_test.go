@@ -94,6 +94,7 @@ func (f *farm) post(client *http.Client, path, key, idempotencyKey, body string,
 }
 
 func TestEveryKeyHasOneEffectWhateverIsKilled(t *testing.T) {
+	storetest.Long(t)
 	t.Run("sqlite", func(t *testing.T) { keysUnderKills(t, newFarm(t, 1, "")) })
 	t.Run("postgres", func(t *testing.T) { keysUnderKills(t, newFarm(t, 2, pgtest.Database(t))) })
 }

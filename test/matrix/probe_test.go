@@ -206,6 +206,7 @@ func (p probe) put(t *testing.T, k *keeptest.Server, key, name string) string {
 // cursor of one tenant into every place of the API, as another: what comes back
 // is what comes back for a name of nothing.
 func TestNoNameOfOneTenantIsWorthAnythingToAnother(t *testing.T) {
+	storetest.Long(t)
 	reached := 0
 	destination := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		reached++

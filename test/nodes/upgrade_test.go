@@ -14,6 +14,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/audit"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres/pgtest"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 // crowd are callers that make tokens, without a pause, on nodes in turn.
@@ -96,6 +97,7 @@ func (c *crowd) end() {
 // TestANewerReleaseTakesOverUnderLoad: no request fails while it changes the
 // schema, serves beside the older one, and replaces it.
 func TestANewerReleaseTakesOverUnderLoad(t *testing.T) {
+	storetest.Long(t)
 	o := options{real: true, keyCache: 50 * time.Millisecond}
 	w := newTown(t, o)
 	older, again := w.a, w.b

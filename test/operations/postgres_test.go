@@ -13,6 +13,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/admin"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres/pgtest"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 // command returns the one line of docs/operations.md that begins with a word.
@@ -44,6 +45,7 @@ func psql(t *testing.T, c *pgtest.Cluster, database, statement string) string {
 // a role that owns the tables and is no superuser: row-level security is forced
 // on it too.
 func TestADumpOfTheOwnerOpensEveryToken(t *testing.T) {
+	storetest.Long(t)
 	c := pgtest.Start(t, pgtest.Options{NoSync: true})
 	for _, statement := range []string{
 		"CREATE ROLE tokenkeep LOGIN", command(t, "CREATE"), command(t, "GRANT"),

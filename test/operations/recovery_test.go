@@ -14,6 +14,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
 	"github.com/tokenkeep/tokenkeep/internal/keyring/localkms"
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres/pgtest"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 // archived returns a setting of PostgreSQL as docs/operations.md has it, with
@@ -28,6 +29,7 @@ func archived(t *testing.T, name, archive string) string {
 // says: a base backup, an archive of the log, and a recovery to a point behind
 // the backup and before the end.
 func TestARecoveryToAPointOpensEveryTokenOfBefore(t *testing.T) {
+	storetest.Long(t)
 	for name, c := range map[string]struct {
 		target, point string // the setting, and what it is at a moment
 		logged        bool   // short-lived keys are kept in the log

@@ -15,6 +15,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
 	"github.com/tokenkeep/tokenkeep/internal/keyring/localkms"
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres/pgtest"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 // node is a server on a shared database, with a key file of its own.
@@ -85,6 +86,7 @@ func (n *node) reading(t *testing.T) (key string) {
 }
 
 func TestServersOnOneDatabaseRotateTheKEKTogether(t *testing.T) {
+	storetest.Long(t)
 	url, dir := pgtest.Database(t), t.TempDir()
 	kek := func(name string) string { return filepath.Join(dir, name) }
 	old, err := localkms.Generate(kek("one"))

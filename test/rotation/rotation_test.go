@@ -22,6 +22,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/admin"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 	"github.com/tokenkeep/tokenkeep/test/openapitest"
 )
 
@@ -123,6 +124,7 @@ func client(t *testing.T, stop <-chan struct{}, answered *atomic.Int64, call fun
 }
 
 func TestKeysAreRotatedUnderLoadWhateverCutsItShort(t *testing.T) {
+	storetest.Long(t)
 	socket, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

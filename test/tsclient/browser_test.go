@@ -15,6 +15,7 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
 	"github.com/tokenkeep/tokenkeep/internal/server"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 // driver is a customer: it fills in the form, pays, and orders once more with
@@ -29,6 +30,7 @@ form.querySelector('button').click();
 // TestTheShopOfThePageTakesACard runs the shop of docs/browser.md. A client
 // that does what a browser does pays in it, and a browser does where there is one.
 func TestTheShopOfThePageTakesACard(t *testing.T) {
+	storetest.Long(t)
 	in := install(t)
 	s := keeptest.Start(t, keeptest.Options{})
 	keys, _, err := s.Demo(t.Context())

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 	"github.com/tokenkeep/tokenkeep/test/runtimetest"
 )
 
@@ -43,6 +44,7 @@ type operation struct {
 }
 
 func TestTheClientAgainstALiveServer(t *testing.T) {
+	storetest.Long(t)
 	in := install(t)
 	built := runtimetest.Find(t)
 	s := keeptest.Start(t, keeptest.Options{Settings: map[string]string{"sandbox.level": "reduced", "sandbox.runtime": built.Folder}})

@@ -19,6 +19,7 @@ import (
 	"testing"
 
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 const (
@@ -166,6 +167,7 @@ func copyTree(to, from string, names ...string) error {
 }
 
 func TestTheGeneratedTypesAreThoseOfTheDocument(t *testing.T) {
+	storetest.Long(t)
 	in := install(t)
 	text, err := os.ReadFile(filepath.Join(source, "package.json"))
 	if err != nil {
@@ -239,6 +241,7 @@ func TestThePackageHoldsWhatItShould(t *testing.T) {
 // which every line is a mistake, as programs for Node.js and for browsers do.
 // The older compiler takes seconds, and its turn comes in full runs.
 func TestTheTypesTakeWhatIsRightAndNothingElse(t *testing.T) {
+	storetest.Long(t)
 	in := install(t)
 	node := []string{"--module", "nodenext", "--lib", "es2022", "--types", "node"}
 	browser := []string{"--module", "esnext", "--moduleResolution", "bundler", "--lib", "es2022,dom", "--types", "null"}

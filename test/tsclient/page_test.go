@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 var typed = regexp.MustCompile("(?s)```ts\n(.*?)```\n(?:\n```text\n(.*?)```\n)?")
@@ -21,6 +22,7 @@ var typed = regexp.MustCompile("(?s)```ts\n(.*?)```\n(?:\n```text\n(.*?)```\n)?"
 // program, runs it beside a developer's server, and compares what each of them
 // prints with what the page shows.
 func TestTheProgramOfThePageWorks(t *testing.T) {
+	storetest.Long(t)
 	in := install(t)
 	page, err := os.ReadFile("../../docs/quickstart-typescript.md")
 	if err != nil {
@@ -68,6 +70,7 @@ func TestTheProgramOfThePageWorks(t *testing.T) {
 }
 
 func TestTheExampleOfThePackageCompiles(t *testing.T) {
+	storetest.Long(t)
 	in := install(t)
 	page, err := os.ReadFile(filepath.Join(source, "README.md"))
 	if err != nil {

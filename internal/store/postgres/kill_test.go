@@ -21,6 +21,7 @@ import (
 const returnWait = time.Minute
 
 func TestADatabaseThatStopsHardLosesNothing(t *testing.T) {
+	storetest.Long(t)
 	t.Parallel()
 	random := storetest.Randomly(t)
 	cluster := pgtest.Start(t, pgtest.Options{})
@@ -122,6 +123,7 @@ func writeUntilKilled(url string) error {
 }
 
 func TestAKilledProcessLosesNothing(t *testing.T) {
+	storetest.Long(t)
 	t.Parallel()
 	random := storetest.Randomly(t)
 	cluster := pgtest.Start(t, pgtest.Options{})

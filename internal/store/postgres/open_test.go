@@ -411,6 +411,7 @@ func TestARewriteWaitsForNobody(t *testing.T) {
 
 // TestADumpLeavesEpochKeysOut runs the command that the operators' page gives.
 func TestADumpLeavesEpochKeysOut(t *testing.T) {
+	storetest.Long(t)
 	cluster := pgtest.Start(t, pgtest.Options{NoSync: true})
 	database := cluster.Database(t)
 	s := open(t, database, postgres.Options{})
@@ -445,6 +446,7 @@ func TestADumpLeavesEpochKeysOut(t *testing.T) {
 
 // TestEpochKeysOutliveACrashByChoice stops the database hard.
 func TestEpochKeysOutliveACrashByChoice(t *testing.T) {
+	storetest.Long(t)
 	for _, logged := range []bool{false, true} {
 		t.Run(fmt.Sprintf("logged=%t", logged), func(t *testing.T) {
 			cluster := pgtest.Start(t, pgtest.Options{NoSync: true})

@@ -180,6 +180,7 @@ var sorts = []string{"AS page", "AS head", "AS counted", "DISTINCT ON (group_id)
 // TestNoRequestScansATable asks the planner, with its own settings and not with
 // ours, how it would run each statement over many rows.
 func TestNoRequestScansATable(t *testing.T) {
+	storetest.Long(t)
 	database := pgtest.Database(t)
 	var sent, crossing recorder
 	s := openTraced(t, database, postgres.Options{}, &sent, &crossing)

@@ -26,6 +26,7 @@ func statement(t *testing.T, c *pgtest.Cluster, text string) string {
 }
 
 func TestAStandbyIsNoDatabaseToOpen(t *testing.T) {
+	storetest.Long(t)
 	t.Parallel()
 	primary := pgtest.Start(t, pgtest.Options{NoSync: true})
 	s := open(t, primary.URL("postgres"), postgres.Options{})
@@ -63,6 +64,7 @@ func TestAStandbyIsNoDatabaseToOpen(t *testing.T) {
 // has the server stop waiting for it, in two ways. The commit is there, and
 // must not be taken for one that a switch to the standby would keep.
 func TestACommitThatTheStandbyLacksIsNotReported(t *testing.T) {
+	storetest.Long(t)
 	for name, interfere := range map[string]func(t *testing.T, c *pgtest.Cluster){
 		"nobody waits any longer": func(*testing.T, *pgtest.Cluster) {},
 		"an operator cancels it": func(t *testing.T, c *pgtest.Cluster) {
@@ -140,6 +142,7 @@ func TestACommitThatTheStandbyLacksIsNotReported(t *testing.T) {
 // TestAWarningAtTheBeginningIsNoDoubt has the server warn with every new
 // connection, as it does after an upgrade of the C library.
 func TestAWarningAtTheBeginningIsNoDoubt(t *testing.T) {
+	storetest.Long(t)
 	t.Parallel()
 	c := pgtest.Start(t, pgtest.Options{NoSync: true})
 	if statement(t, c, "SELECT current_setting('server_version_num')::int >= 150000") != "t" {

@@ -87,6 +87,7 @@ func TestTwoReleasesShareADatabase(t *testing.T) {
 // TestAMigrationThatMustWaitHoldsNobodyUp: something reads a table for long, as
 // a dump does, and requests do not wait behind the one who wants to change it.
 func TestAMigrationThatMustWaitHoldsNobodyUp(t *testing.T) {
+	storetest.Long(t)
 	database := pgtest.Database(t)
 	older := open(t, database, postgres.Options{})
 	dump, err := pgx.Connect(t.Context(), database)

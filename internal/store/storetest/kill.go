@@ -31,11 +31,12 @@ func Rounds(all, soak int) int {
 	return max(all/10, 1)
 }
 
-// Long leaves a test that takes many seconds out of a plain run: it runs when
-// KEEPTEST_ROUNDS is set, as make test sets it.
+// Long leaves a test that takes seconds out of a plain run: it runs when
+// KEEPTEST_ROUNDS is set, as make test sets it; few runs it with the rounds of
+// a plain run.
 func Long(t testing.TB) {
 	t.Helper()
-	if !All() {
+	if os.Getenv(roundsVariable) == "" {
 		t.Skip("it takes long: " + roundsVariable + "=all runs it")
 	}
 }
