@@ -153,7 +153,7 @@ soak: build postgres webhooks compat ## Run the tests that kill, cut, crowd and 
 	$(MAKE) fuzz FUZZTIME=10m
 
 .PHONY: bench
-bench: ## Measure, each figure beside its limit in the same run (TOKENKEEP_BENCH_MILLION=1: lists of a million)
+bench: ## Measure, each figure beside its limit in the same run (BENCH_MILLION=1: lists of a million)
 	go test -run "^$$" -bench . -benchtime 1x ./internal/store/sqlite ./internal/store/postgres ./internal/server ./internal/sandbox
 	go test -run "^$$" -bench . -benchtime 1x -timeout 60m ./test/bench
 

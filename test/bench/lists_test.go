@@ -20,7 +20,7 @@ import (
 // sizes are how many tokens the lists are taken from: the same in both costs
 // the same. A million takes minutes to fill, so it must be asked for.
 func sizes() [2]int {
-	if os.Getenv("TOKENKEEP_BENCH_MILLION") != "" {
+	if os.Getenv("BENCH_MILLION") != "" {
 		return [2]int{10_000, 1_000_000}
 	}
 	return [2]int{10_000, 100_000}
