@@ -147,10 +147,11 @@ func (c *conn) ready(text string) (statement, error) {
 // exec runs a statement and returns how many rows it changed. Statements are
 // few and constant, so each is prepared once for the life of the connection.
 func (c *conn) exec(text string, args ...driver.Value) (int64, error) {
-	if _, err := c.ready(text); err != nil {
+	s, err := c.ready(text)
+	if err != nil {
 		return 0, err
 	}
-	return c.run(text, args...)
+	return c.step(s, args)
 }
 
 // run is exec for those who write a group: it asks nothing of the group.
@@ -159,6 +160,10 @@ func (c *conn) run(text string, args ...driver.Value) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+	return c.step(s, args)
+}
+
+func (c *conn) step(s statement, args []driver.Value) (int64, error) {
 	// A context that can end would cost a goroutine for each statement.
 	r, err := s.Stmt.(driver.StmtExecContext).ExecContext(context.Background(), c.named(args))
 	if err != nil {
