@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tokenkeep/tokenkeep/internal/sandbox"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 // victim is a server that is killed: it prints the processes that it made, one
@@ -167,7 +168,7 @@ func TestClosingEndsEverything(t *testing.T) {
 }
 
 // thorough asks for what takes minutes, as make test does.
-func thorough() bool { return os.Getenv("KEEPTEST_ROUNDS") != "" && !testing.Short() }
+func thorough() bool { return storetest.All() && !testing.Short() }
 
 // TestAsAnOrdinaryUser runs the tests of the walls once more, where they
 // run as root.

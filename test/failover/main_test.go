@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 // soon is how long after a fault has ended an error may still come.
@@ -21,4 +22,4 @@ const soon = 10 * time.Second
 func TestMain(m *testing.M) { os.Exit(keeptest.Run(m)) }
 
 // every says whether all rounds are run, as make does.
-func every() bool { return os.Getenv("KEEPTEST_ROUNDS") == "all" && !testing.Short() }
+func every() bool { return storetest.All() && !testing.Short() }
