@@ -178,3 +178,25 @@ func TestNothingOlderIsRememberedWhileItChanges(t *testing.T) {
 	close(stop)
 	readers.Wait()
 }
+
+// What a view was told from memory and what it reads go together although
+// other rows change in between.
+func TestAChangeOfOtherRowsDisturbsNoView(t *testing.T) {
+	r := newRemembering(t)
+	if _, err := r.find(t.Context()); err != nil { // remembered from here on
+		t.Fatal(err)
+	}
+	err := r.View(t.Context(), r.tenant, func(tx store.Tx) error {
+		if _, _, err := tx.KeyByHash(t.Context(), r.key.Hash); err != nil {
+			return err
+		}
+		if err := storetest.AddTenants(t.Context(), r.Store, uuid.NewString()); err != nil {
+			return err
+		}
+		_, err := tx.CountLogs(t.Context(), store.LogFilter{})
+		return err
+	})
+	if err != nil {
+		t.Errorf("a view beside a change of another tenant: %v", err)
+	}
+}
