@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -61,6 +62,12 @@ func statement(t testing.TB, dir string, n int64, text string, args ...any) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// flipped is an expression of SQLite's: the column with another last byte,
+// whichever it has.
+func flipped(column string) string {
+	return strings.ReplaceAll("CAST(substr(@, 1, length(@) - 1) || iif(substr(@, -1) = x'00', x'01', x'00') AS BLOB)", "@", column)
 }
 
 func blob(id string) []byte {

@@ -57,7 +57,7 @@ func onStages(t *testing.T, test func(t *testing.T, s *stage)) {
 		open()
 		t.Cleanup(func() { _ = files.Close() })
 		s.open = func() store.Store { return files }
-		s.flip = "CAST(substr(sealed_grant, 1, length(sealed_grant) - 1) || x'00' AS BLOB)"
+		s.flip = flipped("sealed_grant")
 		s.behind = func(text string) (n int64, column []string) {
 			if err := files.Close(); err != nil { // it takes no second process
 				t.Fatal(err)
