@@ -46,7 +46,8 @@ var (
 // Store is a database of tenants' rows. Its methods are safe for concurrent use.
 type Store interface {
 	// View runs fn on a consistent snapshot of one tenant's rows. It sees
-	// every Update that returned before it began.
+	// every Update that returned before it began. fn may run more than once, as
+	// that of Update may.
 	View(ctx context.Context, tenant string, fn func(Tx) error) error
 
 	// Update runs fn in a serializable transaction on one tenant and commits

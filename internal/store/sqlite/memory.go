@@ -1,9 +1,7 @@
 package sqlite
 
 import (
-	"errors"
 	"fmt"
-	"reflect"
 	"sync"
 
 	"github.com/tokenkeep/tokenkeep/internal/store"
@@ -78,12 +76,6 @@ func remember[R any](t *tx, kind, id string, size func(R) int, read func() (R, e
 	found, changes := t.memory.find(key)
 	if row, ok := found.(R); ok && (t.remembered == nil || *t.remembered == changes) {
 		t.remembered = &changes
-		if !t.writable {
-			t.recheck = append(t.recheck, func() (bool, error) {
-				now, err := read()
-				return reflect.DeepEqual(now, row), err
-			})
-		}
 		return row, nil
 	}
 	row, err := read()
@@ -92,6 +84,10 @@ func remember[R any](t *tx, kind, id string, size func(R) int, read func() (R, e
 	}
 	return row, err
 }
+
+// errChanged says that a view was told something from memory that its snapshot
+// may not have. View then runs its function again, on a snapshot from the start.
+var errChanged = fmt.Errorf("sqlite: changed while a view began: %w", store.ErrUnavailable)
 
 // snapshot begins a view that has waited for its first statement. What it was
 // told from memory before must be what the snapshot has.
@@ -105,16 +101,8 @@ func (t *tx) snapshot() error {
 	if _, err := t.conn.number(t.ctx, "SELECT count(*) FROM installation"); err != nil {
 		return err
 	}
-	if _, changes := t.memory.find(memoryKey{}); changes == *t.remembered {
-		return nil
-	}
-	// Something has changed since, mostly other rows.
-	for _, same := range t.recheck {
-		if ok, err := same(); err != nil && !errors.Is(err, store.ErrNotFound) {
-			return err
-		} else if !ok {
-			return fmt.Errorf("sqlite: changed while a view began: %w", store.ErrUnavailable)
-		}
+	if _, changes := t.memory.find(memoryKey{}); changes != *t.remembered {
+		return errChanged
 	}
 	return nil
 }

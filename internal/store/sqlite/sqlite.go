@@ -281,6 +281,16 @@ func (s *Store) View(ctx context.Context, tenant string, fn func(store.Tx) error
 	defer s.views.Done()
 	// Many views are answered from memory and need no connection.
 	t := &tx{ctx: ctx, tenant: key, memory: s.memory, begin: s.begin}
+	look := func(t *tx) error { return fn(t) }
+	err = s.run(t, look)
+	if errors.Is(t.failed, errChanged) {
+		return s.read(ctx, key, look)
+	}
+	return err
+}
+
+// run runs the function of a view and ends the view.
+func (s *Store) run(t *tx, fn func(*tx) error) error {
 	defer s.finish(t)
 	if err := fn(t); err != nil {
 		return err
@@ -315,11 +325,7 @@ func (s *Store) read(ctx context.Context, tenant tenantKey, fn func(*tx) error) 
 	if err := s.begin(t); err != nil {
 		return err
 	}
-	defer s.finish(t)
-	if err := fn(t); err != nil {
-		return err
-	}
-	return t.failed
+	return s.run(t, fn)
 }
 
 // begin takes a connection for a view.

@@ -20,10 +20,9 @@ type tx struct {
 	begin func(*tx) error
 	ctx   context.Context
 	// memory answers the first reads of a view; remembered is its count of
-	// changes when it did, and recheck tells whether the snapshot has the same.
+	// changes when it did.
 	memory     *memory
 	remembered *uint64
-	recheck    []func() (same bool, err error)
 	// groups and kinds are changes of the counters that flush writes once,
 	// however many rows of a kind the transaction touches.
 	groups map[store.GroupKey]*groupDelta
