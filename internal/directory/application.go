@@ -228,14 +228,18 @@ func (p prepared) insert(ctx context.Context, tx store.Tx) (Application, error) 
 
 // newKey makes a key: the row with its hash, and the text to be shown once.
 func (s *Service) newKey(keys *keyring.Keys, c access.Caller, kind access.ApplicationType, application string) (store.Key, secret.Text, error) {
-	k, err := access.NewKey(s.random, s.environment, kind.KeyKind(), keys.Tenant())
-	if err != nil {
-		return store.Key{}, secret.Text{}, err
+	for {
+		k, err := access.NewKey(s.random, s.environment, kind.KeyKind(), keys.Tenant())
+		if err != nil {
+			return store.Key{}, secret.Text{}, err
+		}
+		if id := keyID(keys, k.Text(), application); access.FitForID(id) {
+			return store.Key{
+				ID: id, ApplicationID: application, Hash: keys.HashKey(k.Text()), Prefix: k.Prefix(),
+				CreatedBy: c.Application(), CreatedAt: store.At(s.now()),
+			}, k.Text(), nil
+		}
 	}
-	return store.Key{
-		ID: keyID(keys, k.Text(), application), ApplicationID: application, Hash: keys.HashKey(k.Text()), Prefix: k.Prefix(),
-		CreatedBy: c.Application(), CreatedAt: store.At(s.now()),
-	}, k.Text(), nil
 }
 
 // keyID is the id of a key. It binds the key to its application: whoever points

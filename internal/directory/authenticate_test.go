@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -474,4 +475,18 @@ func plantedForms(value string) map[string][]byte {
 		}
 	}
 	return forms
+}
+
+// The ids of keys come out of a key of the tenant's: one in 80 would hold a
+// card number.
+func TestTheIDOfAKeyIsNeverTakenForACardNumber(t *testing.T) {
+	_, applications, err := newWorld(t).CreateTenant(t.Context(), "Tenant", slices.Repeat([]directory.NewApplication{directory.ManagementApplication()}, 400)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range applications {
+		if id := a.Keys[0].ID; !access.FitForID(id) {
+			t.Fatalf("a key has the id %q", id)
+		}
+	}
 }

@@ -81,8 +81,11 @@ func everything(t *testing.T, k *keeptest.Server, destination string) *tenantOfE
 		ID string `json:"id"`
 	}]
 	k.Call(t, "GET", "/logs", e.managing, "").Into(t, 200, &logs)
-	if len(logs.Data) > 0 && logs.Data[0].ID != "" {
-		e.names["log entry"] = logs.Data[0].ID
+	e.names["log entry"] = ""
+	for _, entry := range logs.Data {
+		if access.FitForID(entry.ID) { // an id with a card number in it is not named
+			e.names["log entry"] = entry.ID
+		}
 	}
 	for what, name := range e.names {
 		if name == "" {
