@@ -23,3 +23,6 @@ func WithNow(f func() time.Time) Option {
 
 // Sleep is the waiting that WithSleep replaces.
 var Sleep = sleep
+
+// NewUUID makes the trace ids of Follow.
+var NewUUID = newUUID

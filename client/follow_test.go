@@ -18,6 +18,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/client"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
+	"github.com/tokenkeep/tokenkeep/internal/luhn"
 )
 
 // logServer has a log and a clock. Like the real one it logs that its log is
@@ -294,5 +295,15 @@ func TestTheLogOfAServerIsFollowed(t *testing.T) {
 	}
 	if got != 1+writers*each {
 		t.Errorf("followed %d entries, want %d", got, 1+writers*each)
+	}
+}
+
+// A server takes no trace id that could be a card number, and what it makes in
+// its place is not known to be the follower's own.
+func TestTheTraceIDOfAFollowerIsTaken(t *testing.T) {
+	for range 30_000 {
+		if id := client.NewUUID(); luhn.HasCard(id) {
+			t.Fatalf("a follower's trace id is %s", id)
+		}
 	}
 }
