@@ -170,6 +170,29 @@ func (r *Ring) RetireTenant(ctx context.Context, tenant string) error {
 	return err
 }
 
+// replacePasses bounds how often ReplaceTenantKey goes through all rows.
+const replacePasses = 3
+
+// ReplaceTenantKey rotates a tenant's data key and retires the old ones. When
+// something has stored a value under an old key behind the look at it, all rows
+// are looked at again; what is damaged stops it with ErrInUse, as do values
+// that keep coming.
+func (r *Ring) ReplaceTenantKey(ctx context.Context, tenant string, progress func(Rotation)) error {
+	for pass := 1; ; pass++ {
+		var last Rotation
+		err := r.RotateTenant(ctx, tenant, func(at Rotation) {
+			last = at
+			progress(at)
+		})
+		if err != nil {
+			return err
+		}
+		if err = r.RetireTenant(ctx, tenant); !errors.Is(err, ErrInUse) || last.Damaged > 0 || pass == replacePasses {
+			return err
+		}
+	}
+}
+
 // keepOnly takes every key but one out of a keyset.
 func keepOnly(m *keyset.Manager, id uint32) error {
 	var errs []error

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -496,6 +497,57 @@ func TestAValueThatCameLateUnderTheOldKeyIsFound(t *testing.T) {
 		t.Errorf("RetireTenant = %v", err)
 	}
 	w.readable(tenant, w.keys(tenant))
+}
+
+func TestReplacingAKeyLooksAgainWhenAValueCameLate(t *testing.T) {
+	for name, test := range map[string]struct {
+		late    int // how many times something comes late
+		damaged bool
+		passes  int
+		want    error
+	}{
+		"nothing late":      {passes: 1},
+		"one value":         {late: 1, passes: 2},
+		"values, again":     {late: 2, passes: 3},
+		"values forever":    {late: 3, passes: 3, want: keyring.ErrInUse},
+		"a value is broken": {damaged: true, passes: 1, want: keyring.ErrInUse},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			tenant := w.tenant()
+			w.fill(tenant, 1, 0)
+			late := mustSeal(t, w.keys(tenant), "token-000", keyring.FieldTokenData, "data of token-000")
+			put := func(data []byte) {
+				w.update(tenant, func(tx store.Tx) error {
+					token, err := tx.Token(t.Context(), "token-000")
+					token.Data, token.Version = data, token.Version+1
+					return errors.Join(err, tx.ReplaceToken(t.Context(), token))
+				})
+			}
+			if test.damaged {
+				put(append(slices.Clone(late), 0))
+			}
+			passes := 0
+			err := w.ring.ReplaceTenantKey(t.Context(), tenant, func(at keyring.Rotation) {
+				if at.Phase != keyring.Resealed {
+					return
+				}
+				if passes++; passes <= test.late {
+					put(late)
+				}
+			})
+			if !errors.Is(err, test.want) || passes != test.passes {
+				t.Errorf("ReplaceTenantKey = %v after %d passes, want %v after %d", err, passes, test.want, test.passes)
+			}
+			if !test.damaged {
+				w.readable(tenant, w.keys(tenant))
+			}
+		})
+	}
+	w := newWorld(t)
+	if err := w.ring.ReplaceTenantKey(t.Context(), "00000000-0000-4000-8000-000000000000", func(keyring.Rotation) {}); !errors.Is(err, keyring.ErrNoKeys) {
+		t.Errorf("ReplaceTenantKey of nobody = %v, want %v", err, keyring.ErrNoKeys)
+	}
 }
 
 func TestEpochKeysThatGoMeanwhileDoNotStopARotation(t *testing.T) {

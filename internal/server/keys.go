@@ -115,13 +115,11 @@ func (s *Server) rotateTenant(w http.ResponseWriter, r *http.Request, _ access.C
 		return asFault(err)
 	}
 	return follow(w, func(say func(string)) (any, error) {
-		err := s.ring.RotateTenant(r.Context(), tenant, func(at keyring.Rotation) {
+		return nil, s.ring.ReplaceTenantKey(r.Context(), tenant, func(at keyring.Rotation) {
 			say(fmt.Sprintf("%s: looked at %d rows, sealed %d anew", at.Phase, at.Seen, at.Resealed))
+			if at.Phase == keyring.Resealed {
+				say("destroying the old key, once no request from before is under way")
+			}
 		})
-		if err != nil {
-			return nil, err
-		}
-		say("destroying the old key, once no request from before is under way")
-		return nil, s.ring.RetireTenant(r.Context(), tenant)
 	})
 }
