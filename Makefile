@@ -7,6 +7,10 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 LINT := $(CURDIR)/bin/tools/golangci-lint
 ARGS ?=
 
+# A server far away may fail once.
+APT := -q -o Acquire::Retries=5
+export npm_config_fetch_retries ?= 5
+
 .PHONY: help
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -52,7 +56,7 @@ $(LINT): tools/go.mod tools/go.sum
 postgres:
 	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || { \
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	    apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends postgresql; \
+	    apt-get $(APT) update && DEBIAN_FRONTEND=noninteractive apt-get $(APT) install -y --no-install-recommends postgresql; \
 	  else echo "Install PostgreSQL 14 or newer (Debian: postgresql): the tests start clusters of their own from it."; exit 1; fi; }
 
 # The library with which receivers check callbacks. Only a change of the lock file needs the network.
@@ -103,22 +107,22 @@ spec-lint: apidoc ## Lint api/openapi.yaml
 chromium:
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || { \
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	    apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends chromium; \
+	    apt-get $(APT) update && DEBIAN_FRONTEND=noninteractive apt-get $(APT) install -y --no-install-recommends chromium; \
 	  else echo "Install Chromium (Debian: chromium): the tests open the API page with it."; exit 1; fi; }
 
 # Many tests wait for something most of their time, so more packages run at once than there are cores.
 .PHONY: unit
 unit: postgres runtime webhooks compat tsclient pictures apidoc chromium ## Run the tests as 'go test ./...' does, those on PostgreSQL and Node 16 included, with every round of the crash tests
-	KEEPTEST_POSTGRES=required KEEPTEST_RUNTIME=required KEEPTEST_BROWSER=required KEEPTEST_ROUNDS=all go test -p 4 ./...
+	KEEPTEST_POSTGRES=required KEEPTEST_RUNTIME=required KEEPTEST_BROWSER=required KEEPTEST_ROUNDS=all go test -p 4 -timeout 30m ./...
 
 .PHONY: both
 both: postgres ## Run the tests that know no store once more, on PostgreSQL, each request to one of two nodes by chance
-	KEEPTEST_POSTGRES=required KEEPTEST_STORE=postgres KEEPTEST_NODES=2 KEEPTEST_ROUNDS=few go test -p 4 ./internal/token ./test/clock ./test/contract ./test/matrix ./test/openapi ./test/parallel ./test/rotation
+	KEEPTEST_POSTGRES=required KEEPTEST_STORE=postgres KEEPTEST_NODES=2 KEEPTEST_ROUNDS=few go test -p 4 -timeout 30m ./internal/token ./test/clock ./test/contract ./test/matrix ./test/openapi ./test/parallel ./test/rotation
 
 # All but SQLite itself, which is C in origin, locks as that does, and would take most of the time.
 .PHONY: race
 race: postgres ## Run the tests under the race detector, crash tests in their short form
-	KEEPTEST_ROUNDS=few CGO_ENABLED=1 go test -race -gcflags=modernc.org/sqlite/lib=-race=false -short -p 4 ./...
+	KEEPTEST_ROUNDS=few CGO_ENABLED=1 go test -race -gcflags=modernc.org/sqlite/lib=-race=false -short -p 4 -timeout 30m ./...
 
 # The packages that decide who sees what, and those that hold the keys, have no statement that no test reaches.
 .PHONY: cover
@@ -127,7 +131,8 @@ cover: ## Print what the tests of the critical packages reach; of some it must b
 	  awk '{print} $$1 != "ok" || ($$2 ~ /\/(secret|access|keyring)$$/ && $$0 !~ / 100\.0% of statements/) {bad = 1; print "not everything is reached: " $$2} END {exit bad}'
 
 # Four targets at a time, so that 20 seconds each are three minutes. What they find is kept beside the package, in
-# testdata/fuzz, and is a test from then on. SQLite, which none of them is about, is not instrumented.
+# testdata/fuzz, and is a test from then on. SQLite, which none of them is about, is not instrumented. Go 1.26 may call it a
+# failure that the time is over (go.dev/issue/75804), without an input that fails: that is none.
 FUZZTIME ?= 20s
 .PHONY: fuzz
 fuzz: export BUILT = $(CURDIR)/bin/fuzz
@@ -137,7 +142,8 @@ fuzz: ## Run every fuzz target for FUZZTIME (default 20s)
 	  go test -c -fuzz . -gcflags=modernc.org/sqlite/lib=-d=libfuzzer=0 -o $$BUILT/$$package.test ./$$package || exit 1; done
 	@grep -roE '^func Fuzz[A-Za-z0-9]+' --include='*_test.go' internal | sed -E 's#/[^/]+:func # #' | sort | \
 	  xargs -P 4 -L 1 sh -c 'cd $$0 && out=$$($$BUILT/$$0.test -test.run "^$$" -test.fuzz "^$$1\$$" -test.fuzztime $(FUZZTIME) -test.fuzzminimizetime 2s \
-	    -test.parallel 1 -test.fuzzcachedir $$CORPORA/$$0 2>&1) && \
+	    -test.parallel 1 -test.fuzzcachedir $$CORPORA/$$0 2>&1) || \
+	    { echo "$$out" | grep -q "context deadline exceeded" && ! echo "$$out" | grep -qE "_test\.go:|Failing input|panic:|hung"; } && \
 	    echo "$$0 $$1: $$(echo "$$out" | grep -o "execs: [0-9]*" | tail -1)" || { echo "$$0 $$1"; echo "$$out"; exit 255; }'
 
 # Hours, on a machine that has nothing else to do: 500 kills under load, 10,000 power cuts, 10,000 idle connections, slow
@@ -146,7 +152,7 @@ fuzz: ## Run every fuzz target for FUZZTIME (default 20s)
 soak: build postgres webhooks compat ## Run the tests that kill, cut, crowd and fuzz in their largest size, which takes hours
 	@command -v slowhttptest >/dev/null || { \
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	    apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends slowhttptest; \
+	    apt-get $(APT) update && DEBIAN_FRONTEND=noninteractive apt-get $(APT) install -y --no-install-recommends slowhttptest; \
 	  else echo "Install slowhttptest (Debian: slowhttptest)."; exit 1; fi; }
 	ulimit -n $$(ulimit -Hn) && KEEPTEST_POSTGRES=required KEEPTEST_RUNTIME=required KEEPTEST_ROUNDS=soak \
 	  go test -count 1 -p 1 -timeout 12h ./internal/store/... ./internal/server ./test/crash ./test/faults ./test/clock ./test/hostile ./test/idempotency
