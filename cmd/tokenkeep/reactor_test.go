@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/client"
@@ -245,9 +244,9 @@ func TestLogsOfAReactor(t *testing.T) {
 	var followed output
 	ended := make(chan int, 1)
 	go func() {
-		ended <- run(ctx, []string{"reactor", "logs", made.ID, "-f", "--limit", "0", "--interval", "20ms"}, strings.NewReader(""), &followed, &bytes.Buffer{})
+		ended <- run(ctx, []string{"reactor", "logs", made.ID, "-f", "--limit", "1", "--interval", "20ms"}, strings.NewReader(""), &followed, &bytes.Buffer{})
 	}()
-	time.Sleep(100 * time.Millisecond) // whatever it has seen by now, the next is new
+	eventually(t, "the past is printed", func() bool { return strings.Contains(followed.String(), "saw 2") })
 	invoke(3)
 	eventually(t, "the run is followed", func() bool {
 		return strings.Contains(followed.String(), "failed") && strings.Contains(followed.String(), "saw 3")

@@ -153,13 +153,14 @@ func TestANameThatIsOpenMayBePrivateAndNothingElse(t *testing.T) {
 }
 
 func TestSandboxedCodeGetsNamesOfErrors(t *testing.T) {
-	w := newWorld(t, egress.Settings{AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}})
+	w := newWorld(t, egress.Settings{AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32"), netip.MustParsePrefix("127.0.0.77/32")}})
+	// The port is taken, so that nobody else gets it, but at another address.
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer func() { _ = l.Close() }()
 	nobody := l.Addr().(*net.TCPAddr).AddrPort().Port()
-	_ = l.Close()
 	late, cancel := context.WithTimeout(t.Context(), 0)
 	defer cancel()
 	for name, test := range map[string]struct {
@@ -168,7 +169,7 @@ func TestSandboxedCodeGetsNamesOfErrors(t *testing.T) {
 		port uint16
 		want string
 	}{
-		"nobody listens":     {t.Context(), "127.0.0.1", nobody, "ECONNREFUSED"},
+		"nobody listens":     {t.Context(), "127.0.0.77", nobody, "ECONNREFUSED"},
 		"no such name":       {t.Context(), "nowhere.example", 443, "ENOTFOUND"},
 		"not allowed":        {t.Context(), "127.0.0.2", 443, "EACCES"},
 		"a port":             {t.Context(), "127.0.0.1", 22, "EACCES"},

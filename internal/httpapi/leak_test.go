@@ -93,7 +93,8 @@ func leakRequests(method, path string) []*http.Request {
 
 func TestACardNumberSentAnywhereIsShownNowhere(t *testing.T) {
 	e := newEdge(t, httpapi.Options{RateLimits: httpapi.RateLimits{PerAddress: httpapi.Rate{PerSecond: 1e9}}}, leakRows()...)
-	isShown := func(s string) bool { return strings.Contains(s, "42424242") || strings.Contains(s, "4242 4242") }
+	// Ten digits: the times in the log have fewer.
+	isShown := func(s string) bool { return strings.Contains(s, "4242424242") || strings.Contains(s, "4242 4242") }
 	sent, statuses := 0, map[int]int{}
 	for _, route := range e.Routes() {
 		method, path, _ := strings.Cut(route.Pattern, " ")

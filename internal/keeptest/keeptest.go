@@ -56,9 +56,10 @@ type Options struct {
 	Ahead    []string                      // migrations of a database behind those of this release
 	Store    func(store.Store) store.Store // what stands in front of the store
 	KeyCache time.Duration
-	Listener net.Listener // default: one on a free port
-	StoreURL string       // of a database; default: what the environment chooses
-	Alone    bool         // one node whatever the environment says: the test is about a bound that each has for itself
+	Requests time.Duration // what a rotation of keys leaves requests under way; for tests that make both
+	Listener net.Listener  // default: one on a free port
+	StoreURL string        // of a database; default: what the environment chooses
+	Alone    bool          // one node whatever the environment says: the test is about a bound that each has for itself
 }
 
 // Start starts a server and waits until it is ready.
@@ -119,7 +120,7 @@ func startNode(t testing.TB, o Options, database []string, log *Log) *node {
 	conf.Dev = true
 	s, err := server.New(t.Context(), conf, server.Options{
 		Logger: slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Now:    o.Now, Version: "test", Routes: o.Routes, Ahead: o.Ahead, Store: o.Store, KeyCache: o.KeyCache, Listener: o.Listener,
+		Now:    o.Now, Version: "test", Routes: o.Routes, Ahead: o.Ahead, Store: o.Store, KeyCache: o.KeyCache, Requests: o.Requests, Listener: o.Listener,
 	})
 	if err != nil {
 		t.Fatalf("start server: %v", err)

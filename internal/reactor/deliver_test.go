@@ -7,7 +7,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"net/http"
-	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
@@ -94,8 +93,6 @@ func TestWhatIsNoSuccess(t *testing.T) {
 		return w.egress.Transport(tenant, min(firstByte, 200*time.Millisecond)) // a test does not wait that long
 	}
 	node := reactor.New(parts, reactor.Options{Now: w.clock.Now})
-	closed := httptest.NewServer(nil)
-	closed.Close()
 	for name, answer := range map[string]func(http.ResponseWriter, *http.Request){
 		"a redirect": func(rw http.ResponseWriter, r *http.Request) {
 			http.Redirect(rw, r, elsewhere.URL, http.StatusTemporaryRedirect)
@@ -108,11 +105,10 @@ func TestWhatIsNoSuccess(t *testing.T) {
 	} {
 		to := newReceiver(t)
 		to.answers(answer)
-		address := to.URL
 		if answer == nil {
-			address = closed.URL
+			to.Close()
 		}
-		request := w.ask(id, `{}`, address)
+		request := w.ask(id, `{}`, to.URL)
 		w.do(node, 2)
 		if rows := w.parcels(store.ParcelDelivery); len(rows) != 1 || rows[0].Attempts != 1 || rows[0].ID != request {
 			t.Errorf("%s: %d deliveries wait, want one that was tried once", name, len(rows))

@@ -227,7 +227,7 @@ func (w *world) ask(id, args, callback string) string {
 
 func (w *world) askAs(c access.Caller, id, args, callback string) string {
 	w.t.Helper()
-	request, err := w.node.Start(w.t.Context(), c, id, reactor.Invocation{Args: value(w.t, args), Callback: callback})
+	request, err := w.node.Start(w.t.Context(), c, id, reactor.Invocation{Args: value(w.t, args), Callback: callback, Timeout: time.Minute})
 	w.must(err)
 	return request
 }

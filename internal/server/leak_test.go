@@ -21,9 +21,10 @@ import (
 // planted is a card number that nothing may ever show.
 const planted = "4242424242424242"
 
-// shows tells whether a text holds the planted number, or a good part of it.
+// shows tells whether a text holds the planted number, or a good part of it:
+// more digits than the times in a log have.
 func shows(text string) bool {
-	return strings.Contains(text, "42424242") || strings.Contains(text, "4242 4242")
+	return strings.Contains(text, "4242424242") || strings.Contains(text, "4242 4242")
 }
 
 // plantedHeaders are the headers in which the number is sent.

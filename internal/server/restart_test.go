@@ -160,13 +160,14 @@ func TestNoRequestIsCutOverManyRestartsUnderLoad(t *testing.T) {
 			defer transport.CloseIdleConnections()
 			client := &http.Client{Transport: transport, Timeout: 30 * time.Second}
 			x := exchanges()[i%3]
-			for before := (time.Time{}); ; before = time.Now() {
+			for before := (time.Time{}); ; {
 				select {
 				case <-stop:
 					return
 				default:
 				}
 				r := rest{since: before}
+				before = time.Now() // the connection rests from some time after this
 				if err := x.traced(httptrace.WithClientTrace(context.Background(), r.trace()), client, url); err != nil {
 					if r.tooLong() {
 						continue

@@ -20,7 +20,7 @@ import (
 )
 
 func TestClientsThatHeedTheWarningAreNeverCut(t *testing.T) {
-	k := keeptest.Start(t, keeptest.Options{Settings: map[string]string{"drain.delay": "250ms"}, Routes: restartRows})
+	k := keeptest.Start(t, keeptest.Options{Settings: map[string]string{"drain.delay": "1s"}, Routes: restartRows})
 	var clients sync.WaitGroup
 	rounds := make(chan struct{}, 1000)
 	for i := range 6 {
@@ -135,7 +135,7 @@ func TestAConnectionThatWasAcceptedMaySendItsFirstRequestDuringTheStop(t *testin
 }
 
 func TestAConnectionThatSaysNothingDoesNotFailTheStop(t *testing.T) {
-	k := keeptest.Start(t, keeptest.Options{Settings: map[string]string{"drain.timeout": "400ms"}})
+	k := keeptest.Start(t, keeptest.Options{Settings: map[string]string{"drain.timeout": "2s"}})
 	accepted(t, k)
 	if err := k.Stop(); err != nil {
 		t.Errorf("Stop = %v", err)
@@ -223,7 +223,7 @@ func untilClosed(t *testing.T, k *keeptest.Server) {
 // eventually waits for what happens soon and has no event of its own.
 func eventually(t *testing.T, what string, happened func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !happened(); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !happened(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited in vain: %s", what)
 		}

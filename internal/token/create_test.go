@@ -396,13 +396,13 @@ func TestDelete(t *testing.T) {
 
 func TestWhatIsStoredIsSealed(t *testing.T) {
 	w := newWorld(t)
-	made := w.mustCreate(w.revealing(), `{"type":"card","data":{"number":"`+visa+`","expiration_year":2047,"cvc":"987"},"mask":"canary-mask","search_indexes":["{{ data.number }}"],
+	made := w.mustCreate(w.revealing(), `{"type":"card","data":{"number":"`+visa+`","expiration_year":2047,"cvc":"9876"},"mask":"canary-mask","search_indexes":["{{ data.number }}"],
 		"fingerprint_expression":"canary-{{ data.number }}","metadata":{"k":"canary-value"}}`)
 	row, err := w.row(made.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, plain := range []string{visa, "2047", "987", "canary", "4242", made.Fingerprint} {
+	for _, plain := range []string{visa, "2047", "9876", "canary", "4242", made.Fingerprint} {
 		if contains(row, plain) {
 			t.Errorf("the stored row holds %s", plain)
 		}

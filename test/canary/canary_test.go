@@ -133,9 +133,10 @@ func (g *garden) plantTokens() {
 	g.patch(200, g.revealing, id, fmt.Sprintf(`{"data":{"x":%s},"mask":%s,"search_indexes":["{{ data.x }}"]}`, quote(g.secret("patched data")), word("patched mask")))
 	g.want(200, "POST", "/tokenize", g.revealing, fmt.Sprintf(`{"plain":%s,"list":[%s,{"type":"card","data":{"number":%q}}],"x":{"type":"token","data":%s,"mask":%s}}`,
 		quote(g.secret("tokenize")), quote(g.secret("tokenize")), g.number("tokenize"), quote(g.secret("tokenize")), word("mask of tokenize")))
-	for _, kind := range []string{"social_security_number", "employer_id_number"} {
+	// With their dashes, without which nine digits may be the end of a time.
+	for kind, number := range map[string]string{"social_security_number": "999-" + g.digits(2) + "-" + g.digits(4), "employer_id_number": "99-9" + g.digits(6)} {
 		g.data = append(g.data, len(g.values))
-		g.create(g.masking, fmt.Sprintf(`{"type":%q,"data":%q}`, kind, g.add(kind, "999"+g.digits(6))))
+		g.create(g.masking, fmt.Sprintf(`{"type":%q,"data":%q}`, kind, g.add(kind, number)))
 	}
 	// A cvc is too short to look for alone, so it is looked for as it is sealed.
 	g.add("cvc", `"cvc":"987"`)

@@ -570,7 +570,7 @@ func TestFullPoolsAreSaidSo(t *testing.T) {
 	w := newCoderWith(t, keeptest.Options{Alone: true, Settings: map[string]string{"sandbox.per_program": "1", "sandbox.global": "2", "sandbox.queue": "1"}})
 	var ids []string
 	for range 4 {
-		ids = append(ids, w.reactor(`module.exports = () => new Promise((done) => setTimeout(done, 1500))`))
+		ids = append(ids, w.reactor(`module.exports = () => new Promise((done) => setTimeout(done, 3000))`))
 	}
 	for name, test := range map[string]struct {
 		ids  []string

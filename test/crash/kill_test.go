@@ -67,8 +67,8 @@ func (w *world) killed(rounds int) {
 		w.collectAll()
 	}
 	w.t.Logf("%d rounds, %d answers, %d requests without one", rounds, answered, unanswered)
-	const several = 5 // one kill may meet nobody
-	if unanswered == 0 && rounds >= several || answered < 10*rounds {
+	const several = 5 // one kill may meet nobody, or come when few have their answer
+	if rounds >= several && (unanswered == 0 || answered < 10*rounds) {
 		w.t.Error("the kills met nothing: the test proves nothing")
 	}
 }

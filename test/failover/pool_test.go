@@ -60,12 +60,16 @@ func TestAPoolThatIsUsedUpTurnsCallersAway(t *testing.T) {
 				var slowest time.Duration
 				for n := range callers {
 					wg.Go(func() {
+						first := time.Now()
 						for ended := false; !ended; {
 							began := time.Now()
 							a := create(fmt.Sprint(what, "-", n))
 							mu.Lock()
 							slowest = max(slowest, time.Since(began))
 							mu.Unlock()
+							if want == http.StatusCreated && a.Status == http.StatusServiceUnavailable && time.Since(first) < patience {
+								continue // a busy machine: those before it took all of its time
+							}
 							if a.Status != want || want == http.StatusServiceUnavailable && a.Header.Get("Retry-After") == "" {
 								t.Errorf("%s: caller %d got %s, want %d", what, n, a, want)
 								return

@@ -102,7 +102,10 @@ func TestParallelPatchesOfOneTokenAreAllThereAndNoneInHalf(t *testing.T) {
 	var made api.Token
 	k.Call(t, "POST", "/tokens", key, `{"type":"token","data":{"last":-1,"again":-1},"metadata":{"last":"-1"},"search_indexes":["{{ data.last }}"]}`).Into(t, 201, &made)
 	path := "/tokens/" + made.ID
-	const callers = 45 // a token has at most 50 keys of metadata
+	callers := 45 // a token has at most 50 keys of metadata
+	if k.Nodes() > 1 {
+		callers = 20 // two nodes take no turns, and give up after some seconds
+	}
 	statuses := make([]int, callers)
 	together(callers, func(i int) {
 		// Each writes something of its own, which must stay, and the same

@@ -51,12 +51,14 @@ func TestDestinationsThatFail(t *testing.T) {
 		})
 	}
 	t.Run("it is down", func(t *testing.T) {
+		// Its port is taken at another address, so that nobody else gets it.
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.proxy = w.define(t, `{"name":"down","destination_url":"http://`+l.Addr().String()+`"}`)
-		_ = l.Close()
+		defer func() { _ = l.Close() }()
+		address := strings.Replace(l.Addr().String(), "127.0.0.1", "127.0.0.77", 1)
+		w.proxy = w.define(t, `{"name":"down","destination_url":"http://`+address+`"}`)
 		proxyError(t, w.send(t, "GET", "/", "", ""), 502, "cannot be reached")
 	})
 }

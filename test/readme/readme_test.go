@@ -7,11 +7,13 @@ package readme_test
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -93,7 +95,7 @@ func TestTheSessionInTheReadmeWorks(t *testing.T) {
 		line = strings.ReplaceAll(line, "localhost:8420", "127.0.0.1:"+port)
 		if i == 0 {
 			line = strings.Replace(line, " &", " --addr 127.0.0.1:"+port+" >server.log 2>&1 &", 1)
-			line += "\nfor i in $(seq 200); do curl -sf 127.0.0.1:" + port + "/readyz >/dev/null && test -s data/dev-keys.json && break; sleep 0.05; done"
+			line += "\nfor i in $(seq 1200); do curl -sf 127.0.0.1:" + port + "/readyz >/dev/null && test -s data/dev-keys.json && break; sleep 0.05; done"
 		}
 		line = strings.ReplaceAll(line, "curl -s ", "curl -sf ")
 		script += "echo '== line " + string(rune('0'+i)) + "'\n" + line + "\n"
@@ -120,16 +122,17 @@ func TestTheSessionInTheReadmeWorks(t *testing.T) {
 	}
 }
 
+// freePort is outside of the range in which systems choose ports: no other test
+// is given it before a server of this one listens there.
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		port := strconv.Itoa(10_000 + rand.IntN(20_000))
+		if l, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {
+			_ = l.Close()
+			return port
+		}
 	}
-	defer func() { _ = l.Close() }()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
+	t.Fatal("no port is free")
+	return ""
 }

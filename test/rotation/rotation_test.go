@@ -32,14 +32,17 @@ const (
 	restarts     = 4 // of the kills, those that stop the whole server
 )
 
-// keyCache is longer than a request takes: a rotation waits for those under
-// way no longer than that. A request on PostgreSQL takes several round trips.
+// keyCache is long enough for a request on PostgreSQL, which takes several
+// round trips.
 func keyCache() time.Duration {
 	if os.Getenv("KEEPTEST_STORE") == "postgres" {
 		return 150 * time.Millisecond
 	}
 	return 10 * time.Millisecond
 }
+
+// requests is how long a request may take on a busy machine.
+const requests = time.Second
 
 // house is a server that comes back on the same data and the same socket.
 type house struct {
@@ -60,7 +63,7 @@ func (h *house) open() {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.server = keeptest.Start(h.t, keeptest.Options{Data: h.data, Listener: l, KeyCache: keyCache(), Settings: map[string]string{"drain.delay": "40ms"}})
+	h.server = keeptest.Start(h.t, keeptest.Options{Data: h.data, Listener: l, KeyCache: keyCache(), Requests: requests, Settings: map[string]string{"drain.delay": "40ms"}})
 }
 
 // status asks the running server for its keys.

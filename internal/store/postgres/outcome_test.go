@@ -212,7 +212,7 @@ func TestALostCommitIsFoundOut(t *testing.T) {
 // ask: the update is not run again, because it may be there.
 func TestAnOutcomeThatNobodyKnowsIsReported(t *testing.T) {
 	l, over := newLine(t, pgtest.Database(t))
-	s := open(t, over, postgres.Options{})
+	s := open(t, over, postgres.Options{Connections: 1}) // or another one's last words would be lost instead
 	s.Impatient(200 * time.Millisecond)
 	ctx := t.Context()
 	if err := storetest.InsertToken(ctx, s, 0); err != nil {

@@ -50,7 +50,7 @@ func cutPower(t *testing.T, cuts int) {
 	for i := range cuts {
 		pause := feed(allowed)
 		var events []storetest.Event
-		disk := recorder.CutAfter(random.IntN(60), func() { events = told.Read() })
+		disk := recorder.CutAfter(random.IntN(60), func() { events = told.Read() })()
 		pause()
 		loss := powercut.Losses[i%len(powercut.Losses)]
 		if err := verifyCut(t, disk.Write(t, loss, random), events); err != nil {
@@ -101,6 +101,8 @@ func TestAPowerCutWhileAStoreOpensAndClosesIsNoDamage(t *testing.T) {
 		dir := t.TempDir()
 		recorder := powercut.New(t, dir)
 		var told storetest.Ledger
+		var events []storetest.Event
+		cut := recorder.CutAfter(1+random.IntN(150), func() { events = told.Read() })
 		done := make(chan error, 1)
 		go func() {
 			for range 3 { // the first time it is made, and then there
@@ -118,8 +120,7 @@ func TestAPowerCutWhileAStoreOpensAndClosesIsNoDamage(t *testing.T) {
 			}
 			done <- nil
 		}()
-		var events []storetest.Event
-		disk := recorder.CutAfter(1+random.IntN(150), func() { events = told.Read() })
+		disk := cut()
 		loss := powercut.Losses[i%len(powercut.Losses)]
 		if err := verifyCut(t, disk.Write(t, loss, random), events); err != nil {
 			t.Errorf("cut %d of seed %d, losing %s: %v", i, seed, loss, err)

@@ -121,24 +121,27 @@ func (r *Recorder) Cut(acknowledged func()) *Disk {
 	return r.freeze(acknowledged)
 }
 
-// CutAfter waits for the n-th operation from now on and cuts right after it, on
-// the goroutine that did it. A write, a truncation, a sync and a deletion are
-// operations, so a random n hits a transaction at any point.
-func (r *Recorder) CutAfter(n int, acknowledged func()) *Disk {
-	r.t.Helper()
+// CutAfter cuts right after the n-th operation from now on, on the goroutine
+// that did it; what it returns waits for that. A write, a truncation, a sync and
+// a deletion are operations, so a random n hits a transaction at any point.
+func (r *Recorder) CutAfter(n int, acknowledged func()) (wait func() *Disk) {
 	if n <= 0 {
-		return r.Cut(acknowledged)
+		d := r.Cut(acknowledged)
+		return func() *Disk { return d }
 	}
 	p := &plan{after: n, acknowledged: acknowledged, cut: make(chan *Disk, 1)}
 	r.mu.Lock()
 	r.plans = append(r.plans, p)
 	r.mu.Unlock()
-	select {
-	case d := <-p.cut:
-		return d
-	case <-time.After(time.Minute):
-		r.t.Fatal("powercut: nothing is written any more, so there is nothing to cut")
-		return nil
+	return func() *Disk {
+		r.t.Helper()
+		select {
+		case d := <-p.cut:
+			return d
+		case <-time.After(time.Minute):
+			r.t.Fatal("powercut: nothing is written any more, so there is nothing to cut")
+			return nil
+		}
 	}
 }
 

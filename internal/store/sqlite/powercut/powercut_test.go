@@ -47,7 +47,7 @@ func TestAPowerCutTakesWhatTheSettingsAllow(t *testing.T) {
 			for i := range tt.cuts {
 				w.allow()
 				var acknowledged [writers]int
-				disk := rec.CutAfter(rng.IntN(80), func() { acknowledged = w.read() })
+				disk := rec.CutAfter(rng.IntN(80), func() { acknowledged = w.read() })()
 				loss := powercut.Losses[i%len(powercut.Losses)]
 				err := check(t, disk.Write(t, loss, rng), acknowledged)
 				switch {
