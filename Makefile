@@ -28,7 +28,7 @@ runtime:
 
 .PHONY: runtime-test
 runtime-test: runtime ## Run the tests of what reactor code finds, on Node 16 and on your Node
-	KEEPTEST_RUNTIME=required go test ./test/runtime
+	KEEPTEST_RUNTIME=required KEEPTEST_ROUNDS=few go test ./test/runtime
 
 .PHONY: run
 run: build ## Build, then start a server to try things out with (ARGS="--addr 127.0.0.1:0 --data DIR")

@@ -19,6 +19,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/client"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
 	"github.com/tokenkeep/tokenkeep/internal/luhn"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 // logServer has a log and a clock. Like the real one it logs that its log is
@@ -245,6 +246,7 @@ func TestFollowingTakesNoEnd(t *testing.T) {
 // TestTheLogOfAServerIsFollowed has the real server make the entries, those of
 // the looks among them.
 func TestTheLogOfAServerIsFollowed(t *testing.T) {
+	storetest.Long(t)
 	k := keeptest.Start(t, keeptest.Options{})
 	keys, _, err := k.Demo(t.Context())
 	if err != nil {

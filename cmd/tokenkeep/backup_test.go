@@ -145,6 +145,7 @@ func TestABackupUnderLoadOpensEveryTokenOnAnEmptyFolder(t *testing.T) {
 }
 
 func TestABackupTellsWhatItDid(t *testing.T) {
+	storetest.Long(t)
 	keeptest.OnFiles(t)
 	o := openOffice(t)
 	o.server.Tenant(t)
@@ -222,6 +223,7 @@ func describeAnew(t *testing.T, folder string) {
 }
 
 func TestARestoreOfWhatIsNotRightRestoresNothing(t *testing.T) {
+	storetest.Long(t)
 	keeptest.OnFiles(t)
 	good, kek := whole(t)
 	database := func(dir string) string { return filepath.Join(dir, "tokenkeep.db") }

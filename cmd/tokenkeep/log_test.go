@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/tokenkeep/tokenkeep/api"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 // entries reads lines of JSON.
@@ -79,6 +80,7 @@ func TestTheLogOverTheAPI(t *testing.T) {
 
 // TestTheLogIsFollowedThroughASilence has a way to the server that breaks.
 func TestTheLogIsFollowedThroughASilence(t *testing.T) {
+	storetest.Long(t)
 	x, k := besideServer(t, nil)
 	to, err := url.Parse(k.URL)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/internal/config"
 	"github.com/tokenkeep/tokenkeep/internal/keyring/localkms"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 // planted is a card number that somebody typed in the wrong place.
@@ -107,6 +108,7 @@ func spoil(t *testing.T, path string, at int, with ...byte) {
 }
 
 func TestEveryExitHasItsCodeAndOneSentence(t *testing.T) {
+	storetest.Long(t)
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
 	kek := keyFile(t)

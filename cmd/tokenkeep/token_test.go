@@ -17,6 +17,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/client"
 	"github.com/tokenkeep/tokenkeep/internal/server"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 	"github.com/tokenkeep/tokenkeep/internal/token"
 )
 
@@ -231,6 +232,7 @@ func TestTheKeyAndTheAddressMayComeFromElsewhere(t *testing.T) {
 // What is wrong is told in one sentence, with the code of its kind, and
 // without what was typed, sent or read.
 func TestMistakesWithTokensAreToldInOneSentence(t *testing.T) {
+	storetest.Long(t)
 	x := openTill(t)
 	dir := t.TempDir()
 	secretFile := mustWrite(t, filepath.Join(dir, planted), planted+planted)

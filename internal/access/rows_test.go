@@ -18,6 +18,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres"
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres/pgtest"
 	"github.com/tokenkeep/tokenkeep/internal/store/sqlite"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Run(m)) }
@@ -38,6 +39,9 @@ func TestASessionNeverGetsMoreThanItsMakerHoldsNow(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name == "postgres" {
+				storetest.Long(t)
+			}
 			s, err := test.open(t)
 			if err != nil {
 				t.Fatal(err)

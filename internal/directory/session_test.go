@@ -18,6 +18,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
 	"github.com/tokenkeep/tokenkeep/internal/store"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 var (
@@ -87,6 +88,7 @@ func (s *stage) powersOf(c cast) (p powers) {
 // Whoever can write to the database, and has the key of a session or of an
 // application of little worth, must not make it worth more.
 func TestASessionChangedByHandIsWorthNoMore(t *testing.T) {
+	storetest.Long(t)
 	onStages(t, func(t *testing.T, s *stage) {
 		reference, other := s.cast(), s.cast()
 		want := s.powersOf(reference)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/internal/access"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 func TestRateLimitsRefuseAndRecover(t *testing.T) {
@@ -98,6 +99,7 @@ func TestAddressesShareABucketByNetwork(t *testing.T) {
 }
 
 func TestManyAddressesDoNotFillTheMemory(t *testing.T) {
+	storetest.Long(t)
 	h := httpapi.New(httpapi.Options{
 		Now:        func() time.Time { return time.Unix(1, 0) },
 		RateLimits: httpapi.RateLimits{PerAddress: httpapi.Rate{PerSecond: 0.1, Burst: 1}},

@@ -17,6 +17,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/idempotency"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
 	"github.com/tokenkeep/tokenkeep/internal/store"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 const (
@@ -34,6 +35,7 @@ func conflict(t *testing.T, call string, err error, words string) {
 }
 
 func TestAnAnswerIsGivenOutAgainAsItWas(t *testing.T) {
+	storetest.Long(t)
 	onBoth(t, func(t *testing.T, w *world) {
 		for i, answer := range []idempotency.Answer{
 			{Status: 200},

@@ -65,6 +65,7 @@ func TestADeliveryIsTriedTenTimes(t *testing.T) {
 }
 
 func TestTheTenthTryIsASuccess(t *testing.T) {
+	storetest.Long(t)
 	w := onOne(t)
 	to := newReceiver(t)
 	to.answers(refuse)
@@ -83,6 +84,7 @@ func TestTheTenthTryIsASuccess(t *testing.T) {
 }
 
 func TestWhatIsNoSuccess(t *testing.T) {
+	storetest.Long(t)
 	w := onOne(t)
 	elsewhere := newReceiver(t)
 	id := w.define(echo)
@@ -126,6 +128,7 @@ func TestWhatIsNoSuccess(t *testing.T) {
 // TestForbiddenCallbacks sends callbacks to everything that tenants must not
 // reach.
 func TestForbiddenCallbacks(t *testing.T) {
+	storetest.Long(t)
 	w := onOne(t)
 	names, witness := egresstest.NewNames(t), egresstest.NewWitness(t)
 	var err error

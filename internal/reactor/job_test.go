@@ -48,6 +48,7 @@ func TestARunThatNobodyWaitsForIsDelivered(t *testing.T) {
 }
 
 func TestWhatIsDelivered(t *testing.T) {
+	storetest.Long(t)
 	w := onOne(t)
 	to := newReceiver(t)
 	tok := w.token(`{"type":"token","data":"secret-in-a-text"}`)
@@ -199,6 +200,7 @@ func TestADeliveryThatTheServerCutOffIsNoTry(t *testing.T) {
 }
 
 func TestAResultOutlivesARotationOfKeys(t *testing.T) {
+	storetest.Long(t)
 	onBoth(t, func(t *testing.T, w *world) {
 		to, g := newReceiver(t), newGate(t)
 		request := w.ask(w.define(g.code()), `{"a":1}`, to.URL)
@@ -323,6 +325,7 @@ func TestTwoNodesDoEachJobOnce(t *testing.T) {
 }
 
 func TestCodeThatFoundNoRoomRunsLater(t *testing.T) {
+	storetest.Long(t)
 	w := onOne(t)
 	to, g := newReceiver(t), newGate(t)
 	id := w.define(g.code())
@@ -394,6 +397,7 @@ func TestOneTenantLeavesRoomForOthers(t *testing.T) {
 }
 
 func TestASecurityCodeIsGoneBeforeTheRun(t *testing.T) {
+	storetest.Long(t)
 	onBoth(t, func(t *testing.T, w *world) {
 		to, g := newReceiver(t), newGate(t)
 		tok := w.token(`{"type":"card","data":{"number":"` + visa + `","cvc":"987"}}`)
@@ -416,6 +420,7 @@ func TestASecurityCodeIsGoneBeforeTheRun(t *testing.T) {
 }
 
 func TestASecurityCodeIsGoneBeforeTheDelivery(t *testing.T) {
+	storetest.Long(t)
 	onBoth(t, func(t *testing.T, w *world) {
 		to := newReceiver(t)
 		tok := w.token(`{"type":"card","data":{"number":"` + visa + `","cvc":"987"}}`)

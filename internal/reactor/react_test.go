@@ -14,6 +14,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/reactor"
 	"github.com/tokenkeep/tokenkeep/internal/script"
 	"github.com/tokenkeep/tokenkeep/internal/store"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 // react runs a reactor for the world's user, and returns the response as JSON.
@@ -79,6 +80,7 @@ func TestUsesAreInTheLogWhateverBecomesOfTheRun(t *testing.T) {
 // TestTheLastStepIsPartOfTheAnswer: what it does commits with the tokens that
 // the code made, or neither does.
 func TestTheLastStepIsPartOfTheAnswer(t *testing.T) {
+	storetest.Long(t)
 	onBoth(t, func(t *testing.T, w *world) {
 		both := w.define(`module.exports = () => ({ raw: 1, tokenize: { id: 'made-by-code', type: 'token', data: 'x' } })`)
 		stop := errors.New("stop")

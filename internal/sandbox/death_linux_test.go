@@ -42,6 +42,7 @@ func victim() int {
 
 // TestNoProcessOutlivesAKilledServer kills a server the hard way.
 func TestNoProcessOutlivesAKilledServer(t *testing.T) {
+	storetest.Long(t)
 	folder, err := filepath.Abs(runtimeFolder(t))
 	if err != nil {
 		t.Fatal(err)

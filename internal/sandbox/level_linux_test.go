@@ -12,10 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tokenkeep/tokenkeep/internal/sandbox"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 // TestLessThanFullMustBeAskedFor pretends that there are no namespaces.
 func TestLessThanFullMustBeAskedFor(t *testing.T) {
+	storetest.Long(t)
 	settings := sandbox.Settings{Runtime: runtimeFolder(t), Scratch: t.TempDir()}
 	if _, err := sandbox.NewAt(t.Context(), settings, sandbox.Reduced); err == nil {
 		t.Error("a machine without namespaces was accepted for the level full")

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/tokenkeep/tokenkeep/internal/sandbox"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 // destinations is an egress with one server behind every name.
@@ -62,6 +63,7 @@ const get = `const get = (lib, options) => new Promise((resolve, reject) => {
 `
 
 func TestConnectionsAreMadeByTheDialler(t *testing.T) {
+	storetest.Long(t)
 	for _, lib := range []string{"http", "https"} {
 		t.Run(lib, func(t *testing.T) {
 			d := newDestinations(t, lib == "https", func(w http.ResponseWriter, r *http.Request) {
@@ -86,6 +88,7 @@ func TestConnectionsAreMadeByTheDialler(t *testing.T) {
 }
 
 func TestClientsOfTheRuntimeWork(t *testing.T) {
+	storetest.Long(t)
 	d := newDestinations(t, false, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, `{"ok":true}`) })
 	s := open(t, func(o *sandbox.Settings) { o.Dial = d.dial })
 	for name, code := range map[string]string{
@@ -99,6 +102,7 @@ func TestClientsOfTheRuntimeWork(t *testing.T) {
 }
 
 func TestRefusedConnectionsHaveTheirCode(t *testing.T) {
+	storetest.Long(t)
 	d := newDestinations(t, false, func(http.ResponseWriter, *http.Request) {})
 	s := open(t, func(o *sandbox.Settings) { o.Dial = d.dial })
 	closed := open(t, nil)
@@ -123,6 +127,7 @@ func TestRefusedConnectionsHaveTheirCode(t *testing.T) {
 }
 
 func TestConnectionsAreBounded(t *testing.T) {
+	storetest.Long(t)
 	held := make(chan struct{})
 	d := newDestinations(t, false, func(_ http.ResponseWriter, r *http.Request) {
 		select {

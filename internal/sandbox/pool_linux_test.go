@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tokenkeep/tokenkeep/internal/sandbox"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 // clock is a time that tests move.
@@ -42,6 +43,7 @@ func (c *clock) forward(d time.Duration) {
 const whoAmI = "globalThis.me = globalThis.me || Math.random(); module.exports = () => globalThis.me"
 
 func TestProcessesAreReusedForAWhile(t *testing.T) {
+	storetest.Long(t)
 	c := newClock()
 	s := open(t, func(o *sandbox.Settings) {
 		o.Now, o.Idle, o.MaxAge, o.MaxCalls = c.Now, time.Minute, time.Hour, 5
@@ -85,6 +87,7 @@ func TestProcessesAreReusedForAWhile(t *testing.T) {
 }
 
 func TestIdleProcessesAreStopped(t *testing.T) {
+	storetest.Long(t)
 	c := newClock()
 	s := open(t, func(o *sandbox.Settings) { o.Now = c.Now })
 	p := program("t", "x", "1", "globalThis.n = 0; setInterval(() => { n++ }, 1); module.exports = () => n")
@@ -107,6 +110,7 @@ func TestIdleProcessesAreStopped(t *testing.T) {
 }
 
 func TestAFullPoolAnswersAtOnceAndRecovers(t *testing.T) {
+	storetest.Long(t)
 	s := open(t, func(o *sandbox.Settings) { o.PerProgram, o.Global, o.Queue, o.Blank = 2, 3, 1, 1 })
 	const waits = "module.exports = () => new Promise((r) => setTimeout(r, 600000))"
 	ctx, cancel := context.WithCancel(t.Context())
@@ -153,6 +157,7 @@ func TestAFullPoolAnswersAtOnceAndRecovers(t *testing.T) {
 }
 
 func TestWaitingEndsAtTheDeadline(t *testing.T) {
+	storetest.Long(t)
 	s := open(t, func(o *sandbox.Settings) { o.Global, o.Queue, o.Blank = 1, 5, 1 })
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -169,6 +174,7 @@ func TestWaitingEndsAtTheDeadline(t *testing.T) {
 }
 
 func TestTheLongestIdleMakesRoom(t *testing.T) {
+	storetest.Long(t)
 	s := open(t, func(o *sandbox.Settings) { o.Global, o.Blank = 2, 1 })
 	names := []string{"a", "b", "c"}
 	first := map[string]string{}
@@ -187,6 +193,7 @@ func TestTheLongestIdleMakesRoom(t *testing.T) {
 }
 
 func TestRunsAreCounted(t *testing.T) {
+	storetest.Long(t)
 	r := prometheus.NewRegistry()
 	s := open(t, func(o *sandbox.Settings) { o.Metrics = r })
 	value(t, s, program("t", "x", "1", "module.exports = () => 1"), nil)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tokenkeep/tokenkeep/internal/sandbox"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 func TestRunsGiveWhatCodeReturns(t *testing.T) {
@@ -95,19 +96,24 @@ func TestWhatIsThrownIsDescribed(t *testing.T) {
 	}
 }
 
-func TestConsoleIsKeptAndBounded(t *testing.T) {
+func TestConsoleIsKept(t *testing.T) {
 	s := common(t)
 	out, err := run(t, s, program("t", "x", "1", `module.exports = () => { console.log('a %s', 'b', { c: 1 }); console.warn('w'); console.error('e'); process.stdout.write('raw\n') }`), nil)
 	want := `{"level":"log","text":"a b { c: 1 }"}` + "\n" + `{"level":"warn","text":"w"}` + "\n" + `{"level":"error","text":"e"}` + "\n" + `{"level":"log","text":"raw"}` + "\n"
 	if err != nil || string(out.Console) != want {
 		t.Errorf("got %v, %s; want %s", err, out.Console, want)
 	}
-	// Also of a run that did not end by itself, in a process that is there.
+}
+
+func TestConsoleIsBounded(t *testing.T) {
+	storetest.Long(t)
+	s := common(t)
+	// Of a run that does not end by itself, in a process that is there.
 	flood := program("t", "y", "1", `module.exports = ({ args }) => { do console.log('x'.repeat(1000)); while (args) }`)
 	if out, err := run(t, s, flood, false); err != nil {
 		t.Fatalf("a line: %s", told(out, err))
 	}
-	out, err = s.Run(t.Context(), flood, sandbox.Call{Entry: "main", Input: input(true), Timeout: 2 * time.Second})
+	out, err := s.Run(t.Context(), flood, sandbox.Call{Entry: "main", Input: input(true), Timeout: 2 * time.Second})
 	if told(out, err) != "timed_out" || len(out.Console) < 1000 || len(out.Console) > 64<<10 {
 		t.Errorf("a flood: %s with %d bytes of console; want timed_out and at most 64 KiB", told(out, err), len(out.Console))
 	}
@@ -144,6 +150,7 @@ func TestEntriesOfOneProgramShareAProcess(t *testing.T) {
 // TestNothingReachesAnotherProgram changes all that a process shares and looks
 // for it elsewhere.
 func TestNothingReachesAnotherProgram(t *testing.T) {
+	storetest.Long(t)
 	const code = `module.exports = ({ args }) => {
 		const seen = [globalThis.left, {}.polluted, Array.prototype.evil, globalThis.ticks, require('crypto').left].map((x) => x === undefined ? 0 : 1);
 		globalThis.left = args; Object.prototype.polluted = args; Array.prototype.evil = args; require('crypto').left = args;
@@ -227,6 +234,7 @@ func TestAnAbandonedCallEndsAtOnce(t *testing.T) {
 }
 
 func TestPackagesOfTheOperator(t *testing.T) {
+	storetest.Long(t)
 	folder := t.TempDir()
 	module := filepath.Join(folder, "node_modules", "ours")
 	if err := os.MkdirAll(module, 0o755); err != nil {

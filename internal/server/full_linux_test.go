@@ -208,6 +208,7 @@ func TestOnAFullDiskWritesAreRefusedAndReadsGoOn(t *testing.T) {
 // TestAStoreThatFindsNoRoomForItsReserveBeginsAsOnAFullDisk is what a restart
 // on a full disk does: it must not use up what is left for the log.
 func TestAStoreThatFindsNoRoomForItsReserveBeginsAsOnAFullDisk(t *testing.T) {
+	storetest.Long(t)
 	keeptest.OnFiles(t)
 	disk := smallDisk(t, 48<<20)
 	data, filler := filepath.Join(disk, "data"), filepath.Join(disk, "filler")

@@ -17,9 +17,11 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
 	"github.com/tokenkeep/tokenkeep/internal/server"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 func TestClientsThatHeedTheWarningAreNeverCut(t *testing.T) {
+	storetest.Long(t)
 	k := keeptest.Start(t, keeptest.Options{Settings: map[string]string{"drain.delay": "1s"}, Routes: restartRows})
 	var clients sync.WaitGroup
 	rounds := make(chan struct{}, 1000)
@@ -135,6 +137,7 @@ func TestAConnectionThatWasAcceptedMaySendItsFirstRequestDuringTheStop(t *testin
 }
 
 func TestAConnectionThatSaysNothingDoesNotFailTheStop(t *testing.T) {
+	storetest.Long(t)
 	k := keeptest.Start(t, keeptest.Options{Settings: map[string]string{"drain.timeout": "2s"}})
 	accepted(t, k)
 	if err := k.Stop(); err != nil {

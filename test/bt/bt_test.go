@@ -17,6 +17,7 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 	"github.com/tokenkeep/tokenkeep/test/runtimetest"
 )
 
@@ -294,6 +295,7 @@ module.exports = async (req) => {
 }
 
 func TestCodeCallsCodeThreeDeep(t *testing.T) {
+	storetest.Long(t)
 	h := openHouse(t, keeptest.Options{})
 	application := h.all()
 	id := h.define(application.ID, `module.exports = async ({ bt, args }) => {
@@ -324,6 +326,7 @@ func TestCodeCallsCodeThreeDeep(t *testing.T) {
 
 // TestRunsThatNobodyWaitsForAreNoWayAround asks for itself by callback.
 func TestRunsThatNobodyWaitsForAreNoWayAround(t *testing.T) {
+	storetest.Long(t)
 	h := openHouse(t, keeptest.Options{})
 	var mu sync.Mutex // guards bodies
 	var bodies []string
@@ -368,6 +371,7 @@ func TestRunsThatNobodyWaitsForAreNoWayAround(t *testing.T) {
 }
 
 func TestWhatCodeReadOfASecurityCodeGoesWithIt(t *testing.T) {
+	storetest.Long(t)
 	var mu sync.Mutex // guards now
 	now := time.Now().Truncate(time.Minute)
 	h := openHouse(t, keeptest.Options{Now: func() time.Time {
@@ -460,6 +464,7 @@ module.exports = async (req) => {
 }
 
 func TestTheClientKnowsTheHeaderPrefix(t *testing.T) {
+	storetest.Long(t)
 	h := openHouse(t, keeptest.Options{Settings: map[string]string{"header_prefix": "ACME"}})
 	id := h.define(h.all().ID, `module.exports = async ({ bt }) => {
   const ids = [];

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 	"github.com/tokenkeep/tokenkeep/test/runtimetest"
 )
 
@@ -79,6 +80,7 @@ func (g *garden) plantUses(destination string) {
 // values, and searches all that stays: the store, the log, metrics, and the
 // folder for temporary files.
 func TestPlantedValuesAreNowhereAfterTheirUse(t *testing.T) {
+	storetest.Long(t)
 	runtime := runtimetest.Find(t).Folder
 	temporary := t.TempDir()
 	t.Setenv("TMPDIR", temporary)

@@ -261,6 +261,7 @@ func TestAClockThatJumpsUnderRequestsBreaksNone(t *testing.T) {
 
 // The clock of servers doubts jumps: one that passes is as if it had not been.
 func TestAClockThatIsWrongForAMinuteIsNotNoticed(t *testing.T) {
+	storetest.Long(t)
 	for _, jump := range jumps {
 		t.Run(jump.String(), func(t *testing.T) {
 			wall, elapsed := clocktest.New(start), clocktest.New(start)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tokenkeep/tokenkeep/api"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 // explain asks a question and returns the answer.
@@ -62,6 +63,7 @@ func newAccess(t *testing.T) *walk {
 }
 
 func TestExplanations(t *testing.T) {
+	storetest.Long(t)
 	w := newAccess(t)
 	const rule, plain, missing = "the rule matches and decides", "no rule matches; the plain permission decides", "no rule matches and the plain permission is missing"
 	for name, test := range map[string]struct{ question, want string }{

@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 const examples = "../../docs/reactors"
@@ -84,6 +86,7 @@ func destination(t *testing.T) *httptest.Server {
 // TestTheReactorsOfTheDocs runs the code that docs/reactors.md shows, each
 // against a service as it is written for.
 func TestTheReactorsOfTheDocs(t *testing.T) {
+	storetest.Long(t)
 	w := newCoder(t, nil)
 	to := destination(t).URL
 	w.token(`{"id":"card","type":"card","data":{"number":"` + card + `","expiration_month":12,"expiration_year":2040,"cvc":"123"}}`)

@@ -352,6 +352,7 @@ func invocations(t *testing.T, w *coder) {
 }
 
 func codeThatDoesNotParse(t *testing.T, w *coder) {
+	storetest.Long(t)
 	bad := func(code string) string { return `{"name":"x","code":` + jsonText(code) + `,"configuration":{}}` }
 	for code, message := range map[string]string{
 		"let a = 1;\nlet b = 'secret' x;":   "does not parse: line 2, column 18: Unexpected identifier",
@@ -378,6 +379,7 @@ func codeThatDoesNotParse(t *testing.T, w *coder) {
 // inWhoseName: code acts as its application, and what it wants tokenized is the
 // caller's.
 func inWhoseName(t *testing.T, w *coder) {
+	storetest.Long(t)
 	id := w.reactor(`
 		module.exports = async (req) => {
 			try {

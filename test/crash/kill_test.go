@@ -28,6 +28,9 @@ func TestWhatWasAnsweredIsThereWhateverIsKilled(t *testing.T) {
 		{"two and postgres", storetest.Rounds(10, 100), 2, false, pgtest.Database},
 	} {
 		t.Run(world.name, func(t *testing.T) {
+			if world.name != "sqlite" {
+				storetest.Long(t)
+			}
 			t.Parallel()
 			for left := world.rounds; left > 0; left -= each {
 				storeURL := ""

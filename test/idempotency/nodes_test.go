@@ -14,6 +14,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
 	"github.com/tokenkeep/tokenkeep/internal/keyring/localkms"
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres/pgtest"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 // town is an installation of one or two servers, with a tenant.
@@ -82,6 +83,7 @@ func idempotencyKey(value string) []string {
 }
 
 func TestOneOfAHundredAuthorizationsOfANonceCounts(t *testing.T) {
+	storetest.Long(t)
 	onTowns(t, func(t *testing.T, w town) {
 		made := w.session(t)
 		statuses := map[int]int{}
@@ -107,7 +109,8 @@ func TestOneOfAHundredAuthorizationsOfANonceCounts(t *testing.T) {
 func TestRequestsWithOneKeyThatMeetAreAnsweredAlike(t *testing.T) {
 	onTowns(t, func(t *testing.T, w town) {
 		const callers = 20
-		for round := range 5 {
+		rounds := int64(storetest.Rounds(5, 50))
+		for round := range rounds {
 			made := w.session(t)
 			for name, r := range map[string]struct {
 				path, key string
@@ -152,18 +155,18 @@ func TestRequestsWithOneKeyThatMeetAreAnsweredAlike(t *testing.T) {
 		// What the losers were about to do is nowhere.
 		var list api.List[json.RawMessage]
 		w.nodes[0].Call(t, "GET", "/tokens", w.private, "").Into(t, 200, &list)
-		if list.Pagination.TotalItems != 5*(1+1+2) {
-			t.Errorf("there are %d tokens, want %d", list.Pagination.TotalItems, 5*(1+1+2))
+		if list.Pagination.TotalItems != rounds*(1+1+2) {
+			t.Errorf("there are %d tokens, want %d", list.Pagination.TotalItems, rounds*(1+1+2))
 		}
 		w.nodes[0].Call(t, "GET", "/applications", w.management, "").Into(t, 200, &list)
-		if list.Pagination.TotalItems != 3+5 {
-			t.Errorf("there are %d applications, want %d", list.Pagination.TotalItems, 3+5)
+		if list.Pagination.TotalItems != 3+rounds {
+			t.Errorf("there are %d applications, want %d", list.Pagination.TotalItems, 3+rounds)
 		}
 		w.nodes[0].Call(t, "GET", "/sessions", w.management, "").Into(t, 200, &list)
-		if list.Pagination.TotalItems != 5+5 {
-			t.Errorf("there are %d sessions, want %d", list.Pagination.TotalItems, 5+5)
+		if list.Pagination.TotalItems != rounds+rounds {
+			t.Errorf("there are %d sessions, want %d", list.Pagination.TotalItems, rounds+rounds)
 		}
-		for operation, want := range map[string]int64{"create": 5 + 5, "update": 5} {
+		for operation, want := range map[string]int64{"create": rounds + rounds, "update": rounds} {
 			if got := entriesOf(t, w, "session", operation); got != want {
 				t.Errorf("the log has %d entries of sessions with %s, want %d", got, operation, want)
 			}

@@ -25,6 +25,7 @@ import (
 
 // TestRateLimitsAreEachNodesOwn: docs/operations.md says so.
 func TestRateLimitsAreEachNodesOwn(t *testing.T) {
+	storetest.Long(t)
 	w := newTown(t, options{settings: map[string]string{"rate_limit.per_key": "0.1"}}) // a burst of two
 	for _, n := range []*keeptest.Server{w.a, w.b} {
 		var got []int
@@ -116,6 +117,7 @@ func TestKeysAreRotatedOnOneNodeWhileTheOtherServes(t *testing.T) {
 // TestANewKEKIsGivenToAllBeforeOneUsesIt: nodes with files of their own, as the
 // runbook has it.
 func TestANewKEKIsGivenToAllBeforeOneUsesIt(t *testing.T) {
+	storetest.Long(t)
 	o := options{real: true, keyCache: 50 * time.Millisecond}
 	w := newTown(t, o)
 	old, err := os.ReadFile(w.kek)

@@ -13,6 +13,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/client"
 	"github.com/tokenkeep/tokenkeep/internal/server"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 	"github.com/tokenkeep/tokenkeep/test/runtimetest"
 )
 
@@ -118,6 +119,7 @@ func walkRuns(ctx context.Context, t *testing.T, manager, private *client.Client
 }
 
 func TestReactorsAnswerAsDescribed(t *testing.T) {
+	storetest.Long(t)
 	v := start(t, map[string]string{"sandbox.level": "full", "sandbox.runtime": runtimetest.Find(t).Folder})
 	walkReactors(t.Context(), t, func(key string) *client.Client { return v.client(t, key) }, v.keys, true)
 	for _, pattern := range needCode {

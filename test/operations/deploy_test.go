@@ -20,6 +20,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/config"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres/pgtest"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 // deployed is the path of a file in deploy/.
@@ -81,6 +82,7 @@ func expressions(v any, name string) (found []string) {
 }
 
 func TestEveryMetricOfTheAlertsAndTheDashboardExists(t *testing.T) {
+	storetest.Long(t)
 	known := scraped(t)
 	var alerts, dashboard any
 	if err := yaml.Unmarshal([]byte(file(t, "deploy", "prometheus", "alerts.yaml")), &alerts); err != nil {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/tokenkeep/tokenkeep/api"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 func TestWhoMayCallAProxy(t *testing.T) {
@@ -108,6 +109,7 @@ func TestASessionCallsAProxy(t *testing.T) {
 }
 
 func TestACallMayBringItsDestination(t *testing.T) {
+	storetest.Long(t)
 	w := start(t, nil, nil)
 	id := w.token(t, card)
 	call := func(key string, headers ...string) (int, []received) {
@@ -279,6 +281,7 @@ func TestBrowsersAskUsAndNotTheDestination(t *testing.T) {
 }
 
 func TestAnotherPrefixNamesEveryHeader(t *testing.T) {
+	storetest.Long(t)
 	w := start(t, map[string]string{"header_prefix": "bt"}, nil)
 	id := func() string {
 		var made struct{ ID string }

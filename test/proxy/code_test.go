@@ -6,12 +6,14 @@ import (
 	"testing"
 
 	"github.com/tokenkeep/tokenkeep/api"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 	"github.com/tokenkeep/tokenkeep/test/runtimetest"
 )
 
 // TestRealCodeShapesWhatPasses runs transforms as tenants write them, on the
 // runtime that they get.
 func TestRealCodeShapesWhatPasses(t *testing.T) {
+	storetest.Long(t)
 	w := start(t, map[string]string{"sandbox.level": "unsafe_none", "sandbox.runtime": runtimetest.Find(t).Folder}, nil)
 	id := w.token(t, card)
 	plain := w.proxy

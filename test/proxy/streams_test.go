@@ -8,6 +8,8 @@ import (
 	"net/http/httptest"
 	"runtime"
 	"testing"
+
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 const (
@@ -38,6 +40,7 @@ func (c *calm) Read(p []byte) (int, error) {
 // TestStreamsPassInConstantMemory sends much more than the bound on bodies
 // there and back, at the same time.
 func TestStreamsPassInConstantMemory(t *testing.T) {
+	storetest.Long(t)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w)
 		_ = control.EnableFullDuplex()

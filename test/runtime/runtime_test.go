@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 	"github.com/tokenkeep/tokenkeep/test/runtimetest"
 )
 
@@ -21,6 +22,7 @@ import (
 const oldestNode = 18
 
 func TestWhatReactorCodeFinds(t *testing.T) {
+	storetest.Long(t)
 	built := runtimetest.Find(t)
 	folder, modes := built.Folder, built.Flags
 	if len(modes) != 2 {

@@ -207,6 +207,7 @@ func TestTheGeneratedTypesAreThoseOfTheDocument(t *testing.T) {
 }
 
 func TestThePackageHoldsWhatItShould(t *testing.T) {
+	storetest.Long(t)
 	in := install(t)
 	want := []string{"LICENSE", "README.md", "package.json"}
 	sources, err := filepath.Glob(filepath.Join(source, "src", "*.ts"))

@@ -137,6 +137,7 @@ func TestAnOlderStoreIsBroughtUpToDate(t *testing.T) {
 }
 
 func TestAServerOpensWhatItKnows(t *testing.T) {
+	storetest.Long(t)
 	known, err := postgres.Migrations()
 	if err != nil {
 		t.Fatal(err)
@@ -326,6 +327,7 @@ func holds(t *testing.T, dir, needle string) (n int) {
 }
 
 func TestDestroyedKeysLeaveNoBytes(t *testing.T) {
+	storetest.Long(t)
 	cluster := pgtest.Start(t, pgtest.Options{NoSync: true})
 	database := cluster.Database(t)
 	s := open(t, database, postgres.Options{})

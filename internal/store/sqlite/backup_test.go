@@ -120,6 +120,7 @@ func TestABackupUnderLoadHoldsWhatWasThereAndIsSound(t *testing.T) {
 // copies of rows that it moved between pages, which it does now and then: rows
 // are deleted among others that grow, until it has.
 func TestABackupHoldsNothingThatWasDeleted(t *testing.T) {
+	storetest.Long(t)
 	const needle = "sealed bytes that somebody wants gone"
 	for size := 10; size < 30; size++ {
 		dir := t.TempDir()

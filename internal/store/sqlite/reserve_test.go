@@ -22,6 +22,7 @@ import (
 // takes it: what makes the store larger is refused, and what shares a commit
 // with it is kept.
 func TestTheReserveIsForTheLog(t *testing.T) {
+	storetest.Long(t)
 	dir := t.TempDir()
 	recorder := powercut.New(t, dir)
 	const bytes = 1 << 20

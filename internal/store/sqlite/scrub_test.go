@@ -120,6 +120,7 @@ func TestDestroyedKeysetsAreInNoFile(t *testing.T) {
 }
 
 func TestKeysetsDestroyedDuringAViewGoWhenItEnds(t *testing.T) {
+	storetest.Long(t)
 	dir := t.TempDir()
 	s := open(t, dir, sqlite.Options{})
 	ctx := t.Context()
@@ -179,6 +180,7 @@ func walSize(t *testing.T, dir string) int64 {
 }
 
 func TestTheLogStaysBounded(t *testing.T) {
+	storetest.Long(t)
 	dir := t.TempDir()
 	const soft, hard, step = 256 << 10, 1 << 20, 512 << 10 // a step is more than one commit writes
 	s := open(t, dir, sqlite.Options{WALSoftBytes: soft, WALHardBytes: hard})

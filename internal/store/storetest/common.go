@@ -10,6 +10,7 @@ import (
 // commonTerm changes thousands of tokens that share terms, and counts them
 // after each step: a backend may keep the number of what many tokens have.
 func commonTerm(f *fixture) {
+	Long(f.T)
 	const n, step = 2400, 400
 	rows := make(map[string]store.Token, n)
 	insert := func(from, to int) {

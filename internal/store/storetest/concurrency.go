@@ -182,6 +182,7 @@ func badNeighbours(f *fixture) {
 }
 
 func snapshot(f *fixture) {
+	Long(f.T)
 	ctx, cancel := context.WithCancel(f.Context())
 	defer cancel()
 	change := func(n int) error {

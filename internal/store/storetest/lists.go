@@ -164,6 +164,7 @@ func choose(rows []store.Token, filter store.TokenFilter, groups map[string]stri
 }
 
 func listFilters(f *fixture) {
+	Long(f.T)
 	const n = 120
 	var rows []store.Token
 	f.update(tenantA, func(ctx context.Context, tx store.Tx) error {

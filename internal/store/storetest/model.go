@@ -38,6 +38,7 @@ type world struct {
 }
 
 func tokenModel(f *fixture) {
+	Long(f.T)
 	seed := uint64(time.Now().UnixNano())
 	f.Cleanup(func() {
 		if f.Failed() {

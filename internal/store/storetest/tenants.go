@@ -81,6 +81,7 @@ func (f *fixture) fillMore(id string) {
 }
 
 func tenantDeletion(f *fixture) {
+	Long(f.T)
 	f.fillMore(tenantA)
 	f.fillMore(tenantB)
 	other, batches := f.contents(tenantB), f.contents(tenantA).Batches

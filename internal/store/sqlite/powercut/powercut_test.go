@@ -45,9 +45,10 @@ func TestAPowerCutTakesWhatTheSettingsAllow(t *testing.T) {
 
 			var lost, damaged int
 			for i := range tt.cuts {
-				w.allow()
 				var acknowledged [writers]int
-				disk := rec.CutAfter(rng.IntN(80), func() { acknowledged = w.read() })()
+				cut := rec.CutAfter(rng.IntN(80), func() { acknowledged = w.read() })
+				w.allow() // after the plan, so that there is enough left to count
+				disk := cut()
 				loss := powercut.Losses[i%len(powercut.Losses)]
 				err := check(t, disk.Write(t, loss, rng), acknowledged)
 				switch {
