@@ -2,6 +2,7 @@ package keyring_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -247,6 +248,40 @@ func TestTwoRunsOfARotationHelpEachOther(t *testing.T) {
 	}
 	w.clock.Advance(time.Minute)
 	w.readable(tenant, w.keys(tenant))
+}
+
+func TestAStepThatIsNoLongerDueIsLeft(t *testing.T) {
+	w := newWorld(t)
+	tenant := w.tenant()
+	w.fill(tenant, 2, 0)
+	said := false
+	err := w.ring.RotateTenant(t.Context(), tenant, func(at keyring.Rotation) {
+		if at.Phase != keyring.Resealing || said {
+			return
+		}
+		// Between its look at the mark and its change another run says that all is done.
+		at.Phase = keyring.Resealed
+		mark, err := json.Marshal(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.watch().from(func(call string, _ int) error {
+			if call != "Keysets" || said {
+				return nil
+			}
+			said = true
+			return w.store.Store.Update(t.Context(), tenant, func(tx store.Tx) error { return tx.PutMark(t.Context(), rotationMark, mark) })
+		})
+	})
+	if err != nil || !said {
+		t.Fatalf("RotateTenant = %v, and another run said so: %t", err, said)
+	}
+	if status := w.status(tenant); status.Rotation.Seen != 0 || status.Rotation.Phase != keyring.Resealed {
+		t.Errorf("Rotation = %+v, want no row to be looked at", status.Rotation)
+	}
+	if err := w.ring.RetireTenant(t.Context(), tenant); !errors.Is(err, keyring.ErrInUse) {
+		t.Errorf("RetireTenant = %v, want ErrInUse: what a mark says is not believed", err)
+	}
 }
 
 func TestNoRequestFailsDuringARotation(t *testing.T) {
