@@ -11,6 +11,18 @@ import (
 // pageSize is what iterators ask for, the most that the server gives.
 const pageSize = 100
 
+// named chooses things that have names.
+func named(ids []string, name string) url.Values {
+	q := url.Values{}
+	for _, id := range ids {
+		q.Add("id", id)
+	}
+	if name != "" {
+		q.Set("name", name)
+	}
+	return q
+}
+
 // withPage adds a page to a query. Zeros leave the choice to the server.
 func withPage(q url.Values, number, size int) url.Values {
 	if number != 0 {

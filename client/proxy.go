@@ -28,16 +28,7 @@ type ProxyFilter struct {
 	Name string // * stands for any run; without * a part of the name; case ignored
 }
 
-func (f ProxyFilter) query() url.Values {
-	q := url.Values{}
-	for _, id := range f.IDs {
-		q.Add("id", id)
-	}
-	if f.Name != "" {
-		q.Set("name", f.Name)
-	}
-	return q
-}
+func (f ProxyFilter) query() url.Values { return named(f.IDs, f.Name) }
 
 // Create makes a proxy with a key of its own. It takes proxy:create.
 func (p Proxies) Create(ctx context.Context, in api.WriteProxy, options ...CallOption) (api.Proxy, error) {

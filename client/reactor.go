@@ -30,16 +30,7 @@ type ReactorFilter struct {
 	Name string // * stands for any run; without * a part of the name; case ignored
 }
 
-func (f ReactorFilter) query() url.Values {
-	q := url.Values{}
-	for _, id := range f.IDs {
-		q.Add("id", id)
-	}
-	if f.Name != "" {
-		q.Set("name", f.Name)
-	}
-	return q
-}
+func (f ReactorFilter) query() url.Values { return named(f.IDs, f.Name) }
 
 // Create makes a reactor. It takes reactor:create.
 func (r Reactors) Create(ctx context.Context, in api.WriteReactor, options ...CallOption) (api.Reactor, error) {

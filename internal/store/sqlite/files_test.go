@@ -440,7 +440,8 @@ func TestAnOlderStoreIsBroughtUpToDate(t *testing.T) {
 		plain(t, dir, append(slices.Clone(texts[:n]), "INSERT INTO marks VALUES (x'"+strings.ReplaceAll(tenantB, "-", "")+"', 'kept', CAST('value' AS BLOB))",
 			fmt.Sprintf("PRAGMA user_version = %d", n), "PRAGMA application_id = 0x544b4550")...)
 		s := openBare(t, dir, sqlite.Options{})
-		requests(t, s)
+		storetest.EveryRequest(t, s, tenantA)
+		storetest.EverySweep(t, s)
 		if err := s.View(ctx, tenantB, func(tx store.Tx) error {
 			value, err := tx.Mark(ctx, "kept")
 			if string(value) != "value" {
