@@ -44,7 +44,7 @@ func Long(t testing.TB) {
 // All says whether tests run in their full size, or a larger one.
 func All() bool { return Soak() || os.Getenv(roundsVariable) == "all" }
 
-// Soak says whether tests run in their largest size, which takes hours.
+// Soak says whether tests run in their largest size, which takes an hour or more.
 func Soak() bool { return os.Getenv(roundsVariable) == "soak" }
 
 const roundsVariable = "KEEPTEST_ROUNDS"
