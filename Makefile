@@ -146,8 +146,9 @@ fuzz: ## Run every fuzz target for FUZZTIME (default 20s)
 	    { echo "$$out" | grep -q "context deadline exceeded" && ! echo "$$out" | grep -qE "_test\.go:|Failing input|panic:|hung"; } && \
 	    echo "$$0 $$1: $$(echo "$$out" | grep -o "execs: [0-9]*" | tail -1)" || { echo "$$0 $$1"; echo "$$out"; exit 255; }'
 
-# An hour and a half on two cores that have nothing else to do, most of it fuzzing: 500 kills under load, 10,000 power cuts, 10,000 idle connections, slow
-# clients of slowhttptest's, ten minutes for each fuzz target. What it finds is a bug like any other.
+# An hour and a half on two cores that have nothing else to do, most of it fuzzing: 500 kills under load, 10,000 power cuts,
+# 10,000 idle connections, slow clients of slowhttptest's, ten minutes for each fuzz target. What it finds is a bug like any
+# other.
 .PHONY: soak
 soak: build postgres webhooks compat ## Run the tests that kill, cut, crowd and fuzz in their largest size, which takes an hour and a half
 	@command -v slowhttptest >/dev/null || { \

@@ -67,14 +67,14 @@ func TestAKeyIsOneCallersForOneMethodAndPath(t *testing.T) {
 			method, path, key string
 			found             bool
 		}{
-			"the same":                {w.caller("app"), "POST", "/tokens", "key", true},
-			"another key":             {w.caller("app"), "POST", "/tokens", "key2", false},
-			"another method":          {w.caller("app"), "PUT", "/tokens", "key", false},
-			"another path":            {w.caller("app"), "POST", "/tokens/", "key", false},
+			"the same":                {w.caller(app), "POST", "/tokens", "key", true},
+			"another key":             {w.caller(app), "POST", "/tokens", "key2", false},
+			"another method":          {w.caller(app), "PUT", "/tokens", "key", false},
+			"another path":            {w.caller(app), "POST", "/tokens/", "key", false},
 			"another application":     {w.caller("app2"), "POST", "/tokens", "key", false},
-			"a session of the same":   {session("app", "s"), "POST", "/tokens", "key", false},
-			"parts that run together": {w.caller("app"), "POST/", "tokens", "key", false},
-			"parts that run over":     {w.caller("app"), "POST", "/tokensk", "ey", false},
+			"a session of the same":   {session(app, "s"), "POST", "/tokens", "key", false},
+			"parts that run together": {w.caller(app), "POST/", "tokens", "key", false},
+			"parts that run over":     {w.caller(app), "POST", "/tokensk", "ey", false},
 		} {
 			answer, a, err := w.Begin(t.Context(), r.c, r.method, r.path, r.key)
 			if err != nil || (answer != nil) != r.found || (a != nil) == r.found {
@@ -85,8 +85,8 @@ func TestAKeyIsOneCallersForOneMethodAndPath(t *testing.T) {
 			}
 		}
 		// Two sessions of one application are two callers.
-		_, first, err := w.Begin(t.Context(), session("app", "s1"), "POST", "/tokens", "key")
-		_, second, err2 := w.Begin(t.Context(), session("app", "s2"), "POST", "/tokens", "key")
+		_, first, err := w.Begin(t.Context(), session(app, "s1"), "POST", "/tokens", "key")
+		_, second, err2 := w.Begin(t.Context(), session(app, "s2"), "POST", "/tokens", "key")
 		if err := errors.Join(err, err2); err != nil {
 			t.Fatal(err)
 		}
@@ -170,7 +170,7 @@ func TestManyCallersOnTwoNodesMakeOneToken(t *testing.T) {
 			for i := range callers {
 				go func() {
 					<-begin
-					body, err := nodes[i%2].create(t.Context(), w.caller("app"), key, fmt.Sprint(k, "/", i))
+					body, err := nodes[i%2].create(t.Context(), w.caller(app), key, fmt.Sprint(k, "/", i))
 					results <- result{body, err}
 				}()
 			}
@@ -190,7 +190,7 @@ func TestManyCallersOnTwoNodesMakeOneToken(t *testing.T) {
 				t.Errorf("key %d: %d different answers, want 1", k, len(bodies))
 			}
 			for _, n := range nodes {
-				if body, err := n.create(t.Context(), w.caller("app"), key, "late"); err != nil || bodies[body] == 0 {
+				if body, err := n.create(t.Context(), w.caller(app), key, "late"); err != nil || bodies[body] == 0 {
 					t.Errorf("key %d: a later request gets another answer, %v", k, err)
 				}
 			}
@@ -375,7 +375,7 @@ func TestAnswersAreSealedAndBoundToTheirKey(t *testing.T) {
 		rows := w.parcels()
 		for _, p := range rows {
 			text := fmt.Sprintf("%s %s %s %s %q", p.Kind, p.ID, p.Group, p.Owner, p.Contents)
-			if strings.Contains(text, planted) || strings.Contains(text, key) || p.Group == "app" || p.Owner == "app" {
+			if strings.Contains(text, planted) || strings.Contains(text, key) || strings.Contains(text, app) {
 				t.Errorf("a row holds an answer or a key in clear: %s", text)
 			}
 		}

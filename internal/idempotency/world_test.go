@@ -153,10 +153,13 @@ func (w *world) made() (n int64) {
 	return n
 }
 
+// app is the application that calls, by a name that no random text holds.
+const app = "Planted-Application-3X"
+
 // begin starts a request that must be a new one.
 func (w *world) begin(n *node, key string) *idempotency.Attempt {
 	w.t.Helper()
-	answer, a, err := n.Begin(w.t.Context(), w.caller("app"), "POST", "/tokens", key)
+	answer, a, err := n.Begin(w.t.Context(), w.caller(app), "POST", "/tokens", key)
 	if answer != nil || err != nil {
 		w.t.Fatalf("Begin = %v, %v; want an attempt", answer, err)
 	}
@@ -188,7 +191,7 @@ func (w *world) release(a *idempotency.Attempt) {
 // find asks for an answer as a later request does.
 func (w *world) find(n *node, key string) (*idempotency.Answer, error) {
 	w.t.Helper()
-	answer, a, err := n.Begin(w.t.Context(), w.caller("app"), "POST", "/tokens", key)
+	answer, a, err := n.Begin(w.t.Context(), w.caller(app), "POST", "/tokens", key)
 	if a != nil {
 		w.release(a)
 	}
