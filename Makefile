@@ -34,8 +34,19 @@ runtime-test: runtime ## Run the tests of what reactor code finds, on Node 16 an
 run: build ## Build, then start a server to try things out with (ARGS="--addr 127.0.0.1:0 --data DIR")
 	@exec bin/tokenkeep dev $(ARGS)
 
+# What people wait for, so it stays under 8 minutes on two idle cores. CONTRIBUTING.md says what belongs here.
 .PHONY: test
-test: build vet lint spec-lint unit both race cover fuzz docs ## Run every check that CI runs
+test: ## Run the checks that every change passes, and print how long each took
+	@test/stages tools build vet lint spec-lint unit both race fuzz docs
+
+# Together with 'make test' it is what CI runs.
+.PHONY: check
+check: ## Run the tests in their large size, which takes up to 45 minutes
+	@test/stages tools large both-long race-all fuzz-long
+
+# Whatever the other targets install, so that the times of the stages are those of the tests.
+.PHONY: tools
+tools: $(LINT) runtime postgres chromium webhooks compat tsclient pictures apidoc
 
 .PHONY: vet
 vet:
@@ -110,41 +121,100 @@ chromium:
 	    apt-get $(APT) update && DEBIAN_FRONTEND=noninteractive apt-get $(APT) install -y --no-install-recommends chromium; \
 	  else echo "Install Chromium (Debian: chromium): the tests open the API page with it."; exit 1; fi; }
 
-# Many tests wait for something most of their time, so more packages run at once than there are cores.
+# Many tests wait for something most of their time, so more packages run at once than there are cores. 'make vet' has seen
+# the tests already. A test has no time limit of its own: only the stage has one.
+GOTEST := go test -vet=off -p 4
+REQUIRED := KEEPTEST_POSTGRES=required KEEPTEST_RUNTIME=required KEEPTEST_BROWSER=required
+TESTED := runtime postgres chromium webhooks compat tsclient pictures apidoc
+
+# The packages that decide who sees what, and those that hold the keys, have no statement that no test reaches; of the two
+# others the share is printed.
+COVERED := $(addprefix ./internal/,secret access keyring directory token)
+
 .PHONY: unit
-unit: postgres runtime webhooks compat tsclient pictures apidoc chromium ## Run the tests as 'go test ./...' does, those on PostgreSQL and Node 16 included, with every round of the crash tests
-	KEEPTEST_POSTGRES=required KEEPTEST_RUNTIME=required KEEPTEST_BROWSER=required KEEPTEST_ROUNDS=all go test -p 4 -timeout 30m ./...
+unit: $(TESTED) ## Run every test once, in short form, with the coverage of the critical packages
+	@$(REQUIRED) KEEPTEST_ROUNDS=few $(GOTEST) -timeout 20m -cover $(COVERED) | \
+	  awk '{print} $$1 != "ok" || ($$2 ~ /\/(secret|access|keyring)$$/ && $$0 !~ / 100\.0% of statements/) {bad = 1; print "not everything is reached: " $$2} END {exit bad}'
+	@others=$$(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | grep -vxF "$$(go list $(COVERED))") && \
+	  $(REQUIRED) KEEPTEST_ROUNDS=few $(GOTEST) -timeout 20m $$others
+
+# The tests that know no store.
+BOTH := ./internal/token ./test/clock ./test/contract ./test/knowledge ./test/matrix ./test/openapi ./test/parallel ./test/rotation
 
 .PHONY: both
 both: postgres ## Run the tests that know no store once more, on PostgreSQL, each request to one of two nodes by chance
-	KEEPTEST_POSTGRES=required KEEPTEST_STORE=postgres KEEPTEST_NODES=2 KEEPTEST_ROUNDS=few go test -p 4 -timeout 30m ./internal/token ./test/clock ./test/contract ./test/matrix ./test/openapi ./test/parallel ./test/rotation
+	@$(REQUIRED) KEEPTEST_STORE=postgres KEEPTEST_NODES=2 $(GOTEST) -timeout 20m $(BOTH)
+
+.PHONY: both-long
+both-long: postgres runtime
+	@$(REQUIRED) KEEPTEST_STORE=postgres KEEPTEST_NODES=2 KEEPTEST_ROUNDS=few $(GOTEST) -timeout 60m $(BOTH)
+
+# The packages that start goroutines or hold locks of their own, and a suite that calls all of them at once; the others run
+# under the race detector in 'make check'.
+RACED := ./internal/audit             # refusals are counted by all requests, tenants are signed in parallel
+RACED += ./internal/clock             # all requests read it while it is corrected
+RACED += ./internal/directory         # the cache of grants
+RACED += ./internal/egress            # pools of connections, destinations that do not respond
+RACED += ./internal/expression        # the cache of parsed expressions
+RACED += ./internal/httpapi           # limits per caller, draining
+RACED += ./internal/idempotency       # requests in flight with the same key
+RACED += ./internal/keyring           # the caches of keys, calls of the KMS that several requests share
+RACED += ./internal/keyring/localkms  # the file of keys is read again
+RACED += ./internal/reactor           # workers, jobs, callers that wait for a result
+RACED += ./internal/sandbox           # the pool of processes and their connections
+RACED += ./internal/server            # background jobs, shutdown, certificates
+RACED += ./internal/store/postgres    # transactions that share a commit, cleaning up, closing
+RACED += ./internal/store/sqlite      # the writer, checkpoints, backups, closing
+RACED += ./test/parallel              # whole servers with many clients
 
 # All but SQLite itself, which is C in origin, locks as that does, and would take most of the time.
+RACE := CGO_ENABLED=1 $(GOTEST) -race -gcflags=modernc.org/sqlite/lib=-race=false -short
+
+# Long tables of what a single goroutine does.
+RACE_SKIP := ^(TestStandardFiltersAreBounded|TestStepsAreBounded)$$
+
 .PHONY: race
-race: postgres ## Run the tests under the race detector, crash tests in their short form
-	KEEPTEST_ROUNDS=few CGO_ENABLED=1 go test -race -gcflags=modernc.org/sqlite/lib=-race=false -short -p 4 -timeout 30m ./...
+race: postgres runtime ## Run the packages with concurrency under the race detector, without the long tests
+	@$(REQUIRED) $(RACE) -skip '$(RACE_SKIP)' -timeout 20m $(RACED)
 
-# The packages that decide who sees what, and those that hold the keys, have no statement that no test reaches.
-.PHONY: cover
-cover: ## Print what the tests of the critical packages reach; of some it must be everything
-	@KEEPTEST_ROUNDS=few go test -short -cover $(addprefix ./internal/,secret access keyring directory token) | \
-	  awk '{print} $$1 != "ok" || ($$2 ~ /\/(secret|access|keyring)$$/ && $$0 !~ / 100\.0% of statements/) {bad = 1; print "not everything is reached: " $$2} END {exit bad}'
+.PHONY: race-all
+race-all: $(TESTED)
+	@$(REQUIRED) KEEPTEST_ROUNDS=few $(RACE) -timeout 60m ./...
 
-# Four targets at a time, so that 20 seconds each are three minutes. What they find is kept beside the package, in
-# testdata/fuzz, and is a test from then on. SQLite, which none of them is about, is not instrumented. Go 1.26 may call it a
-# failure that the time is over (go.dev/issue/75804), without an input that fails: that is none.
-FUZZTIME ?= 20s
+# The packages with tests that have a larger size than the one of 'make test'.
+.PHONY: large
+large: $(TESTED)
+	@$(REQUIRED) KEEPTEST_ROUNDS=all $(GOTEST) -timeout 60m \
+	  $$(grep -rlE 'storetest\.(Rounds|All|CheckOnly)\(' --include='*_test.go' cmd client internal test | xargs -n 1 dirname | sort -u | sed 's#^#./#')
+
+# Four targets at a time. The corpus and what fuzzing has found are tests of 'make unit'. What is found is kept beside the
+# package, in testdata/fuzz, and is a test from then on. SQLite, which none of them is about, is not instrumented. Go 1.26 may
+# call it a failure that the time is over (go.dev/issue/75804), without an input that fails: that is none.
+FUZZTIME ?= 5s
 .PHONY: fuzz
 fuzz: export BUILT = $(CURDIR)/bin/fuzz
 fuzz: export CORPORA = $(shell go env GOCACHE)/fuzz
-fuzz: ## Run every fuzz target for FUZZTIME (default 20s)
+fuzz: ## Run every fuzz target for FUZZTIME (default 5s)
 	@mkdir -p $$BUILT && for package in $$(grep -rlE '^func Fuzz' --include='*_test.go' internal | xargs -n 1 dirname | sort -u); do \
-	  go test -c -fuzz . -gcflags=modernc.org/sqlite/lib=-d=libfuzzer=0 -o $$BUILT/$$package.test ./$$package || exit 1; done
+	  go test -c -vet=off -fuzz . -gcflags=modernc.org/sqlite/lib=-d=libfuzzer=0 -ldflags '-s -w' -o $$BUILT/$$package.test ./$$package || exit 1; done
 	@grep -roE '^func Fuzz[A-Za-z0-9]+' --include='*_test.go' internal | sed -E 's#/[^/]+:func # #' | sort | \
 	  xargs -P 4 -L 1 sh -c 'cd $$0 && out=$$($$BUILT/$$0.test -test.run "^$$" -test.fuzz "^$$1\$$" -test.fuzztime $(FUZZTIME) -test.fuzzminimizetime 2s \
 	    -test.parallel 1 -test.fuzzcachedir $$CORPORA/$$0 2>&1) || \
 	    { echo "$$out" | grep -q "context deadline exceeded" && ! echo "$$out" | grep -qE "_test\.go:|Failing input|panic:|hung"; } && \
 	    echo "$$0 $$1: $$(echo "$$out" | grep -o "execs: [0-9]*" | tail -1)" || { echo "$$0 $$1"; echo "$$out"; exit 255; }'
+
+.PHONY: fuzz-long
+fuzz-long:
+	@$(MAKE) --no-print-directory fuzz FUZZTIME=20s
+
+# Up to three hours, so run it detached: setsid nohup make flaky >flaky.out 2>&1 &
+.PHONY: flaky
+flaky: $(TESTED) ## Run the tests 20 times, shuffled, on 1, 2 and 8 threads, half of them under load; an interrupted call is continued
+	@test/stages flaky-runs
+
+.PHONY: flaky-runs
+flaky-runs:
+	@$(REQUIRED) test/flaky
 
 # An hour and a half on two cores that have nothing else to do, most of it fuzzing: 500 kills under load, 10,000 power cuts,
 # 10,000 idle connections, slow clients of slowhttptest's, ten minutes for each fuzz target. What it finds is a bug like any
@@ -156,7 +226,7 @@ soak: build postgres webhooks compat ## Run the tests that kill, cut, crowd and 
 	    apt-get $(APT) update && DEBIAN_FRONTEND=noninteractive apt-get $(APT) install -y --no-install-recommends slowhttptest; \
 	  else echo "Install slowhttptest (Debian: slowhttptest)."; exit 1; fi; }
 	ulimit -n $$(ulimit -Hn) && KEEPTEST_POSTGRES=required KEEPTEST_RUNTIME=required KEEPTEST_ROUNDS=soak \
-	  go test -count 1 -p 1 -timeout 12h ./internal/store/... ./internal/server ./test/crash ./test/faults ./test/clock ./test/hostile ./test/idempotency
+	  go test -count 1 -p 1 -timeout 12h ./internal/store/... ./internal/server ./test/crash ./test/faults ./test/clock ./test/hostile ./test/idempotency ./test/knowledge
 	$(MAKE) fuzz FUZZTIME=10m
 
 .PHONY: bench

@@ -46,6 +46,8 @@ type Problem struct {
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Detail string `json:"detail"`
+	// Code is a stable word for programs, on the errors that have one.
+	Code string `json:"code,omitempty"`
 	// Errors has messages by the dotted path of the member at fault.
 	Errors map[string][]string `json:"errors,omitempty"`
 }

@@ -1,13 +1,15 @@
 package api
 
 import (
+	"encoding/json"
 	"errors"
-	"strings"
 	"time"
+
+	"github.com/tokenkeep/tokenkeep/internal/date"
 )
 
 // Time is an instant as responses write it: RFC 3339 with +00:00 and
-// microseconds. Requests may use any offset, and Z.
+// microseconds. Requests may use any form that UnmarshalJSON reads.
 type Time struct{ time.Time }
 
 const timeLayout = "2006-01-02T15:04:05.000000-07:00"
@@ -17,19 +19,25 @@ func (t Time) MarshalJSON() ([]byte, error) {
 	return []byte(`"` + t.UTC().Format(timeLayout) + `"`), nil
 }
 
-var errNoTime = errors.New("api: not an instant")
+var errNoTime = errors.New("api: a time " + date.Wanted)
 
-// UnmarshalJSON reads RFC 3339; null is no time. The first instant of the year
-// 1 stands for no time in Go, and so cannot be said.
-func (t *Time) UnmarshalJSON(b []byte) (err error) {
+// UnmarshalJSON reads ISO 8601 in extended form: a day, or a time whose seconds
+// and offset are optional; without an offset it is in UTC. null is no time. The
+// first instant of the year 1 stands for no time in Go, and is refused.
+func (t *Time) UnmarshalJSON(b []byte) error {
 	if string(b) == "null" {
 		t.Time = time.Time{}
 		return nil
 	}
-	t.Time, err = time.Parse(`"`+time.RFC3339Nano+`"`, strings.ToUpper(string(b)))
-	if err != nil || t.Time.IsZero() {
+	var text string
+	if json.Unmarshal(b, &text) != nil {
 		return errNoTime
 	}
+	d, ok := date.Parse(text)
+	if !ok || d.Time.IsZero() {
+		return errNoTime
+	}
+	t.Time = d.Time
 	return nil
 }
 
@@ -124,7 +132,7 @@ type Application struct {
 // that made it.
 type Key struct {
 	ID        string `json:"id"`
-	Version   int    `json:"version"`
+	Version   string `json:"version"` // digits; counts the keys of the application
 	Prefix    string `json:"prefix"`
 	Key       string `json:"key,omitzero"`
 	CreatedBy string `json:"created_by,omitzero"`

@@ -22,3 +22,12 @@ type EntityType struct {
 	DisplayName string `json:"display_name"`
 	Value       string `json:"value"`
 }
+
+// Named says what an id belongs to. What is deleted, or has no name that the
+// caller may read, comes without one.
+type Named struct {
+	ID      string `json:"id"`
+	Kind    string `json:"kind"`
+	Name    string `json:"name,omitzero"`
+	Deleted bool   `json:"deleted,omitzero"`
+}

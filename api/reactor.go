@@ -10,20 +10,38 @@ type Reactor struct {
 	Code          string            `json:"code"`
 	Configuration map[string]string `json:"configuration"`
 	Application   *ApplicationRef   `json:"application,omitempty"`
+	State         string            `json:"state"` // always active
 	Made
 }
 
-// ApplicationRef names the application whose rights code has.
+// Write returns the body of a PUT that leaves the reactor as it was read.
+func (r Reactor) Write() WriteReactor {
+	return WriteReactor{Name: r.Name, Code: r.Code, Configuration: r.Configuration, Application: r.Application}
+}
+
+// ApplicationRef names the application whose rights code has. The zero value is
+// written as null and names none.
 type ApplicationRef struct {
 	ID string `json:"id"`
 }
 
-// WriteReactor is the body of POST /reactors and PUT /reactors/{id}.
+// MarshalJSON writes {"id": …}, or null without an id.
+func (r ApplicationRef) MarshalJSON() ([]byte, error) {
+	if r.ID == "" {
+		return []byte("null"), nil
+	}
+	type object ApplicationRef // without this method
+	return json.Marshal(object(r))
+}
+
+// WriteReactor is the body of POST /reactors and PUT /reactors/{id}. The
+// application is named by Application or by ApplicationID; one is enough.
 type WriteReactor struct {
 	Name          string            `json:"name"`
 	Code          string            `json:"code"`
 	Configuration map[string]string `json:"configuration"`
-	Application   *ApplicationRef   `json:"application,omitempty"`
+	Application   *ApplicationRef   `json:"application,omitzero"`
+	ApplicationID string            `json:"application_id,omitempty"`
 }
 
 // React is the body of POST /reactors/{id}/react. CallbackURL and TimeoutMS are

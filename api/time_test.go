@@ -51,7 +51,11 @@ func TestTimesAreReadFromAnyOffset(t *testing.T) {
 		"an offset":     {`{"created_at":"2030-01-02T04:04:05+01:00"}`, want, true},
 		"as we write":   {`{"created_at":"2030-01-02T03:04:05.000000+00:00"}`, want, true},
 		"null":          {`{"created_at":null}`, time.Time{}, true},
-		"a day":         {`{"created_at":"2030-01-02"}`, time.Time{}, false},
+		"a day":         {`{"created_at":"2030-01-02"}`, time.Date(2030, 1, 2, 0, 0, 0, 0, time.UTC), true},
+		"no offset":     {`{"created_at":"2030-01-02T03:04:05"}`, want, true},
+		"escaped":       {`{"created_at":"2030-01-02T04:04:05\u002b0100"}`, want, true},
+		"the last day":  {`{"created_at":"9999-12-31"}`, time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC), true},
+		"the year 1":    {`{"created_at":"0001-01-01T00:00:00Z"}`, time.Time{}, false},
 		"a number":      {`{"created_at":1893553445}`, time.Time{}, false},
 		"another month": {`{"created_at":"2030-13-02T03:04:05Z"}`, time.Time{}, false},
 	}

@@ -68,13 +68,33 @@ type CallOption func(*request) error
 // IdempotencyKey sets the key under which the server knows a call again. A
 // client that sets none makes a fresh one for each call, which covers its own
 // retries; whoever wants to try again later, or after a restart, sets one and
-// keeps it. It must be of 1 to 200 visible ASCII characters.
+// keeps it. It must be of 1 to 200 visible ASCII characters. With the key of a
+// public application, which many clients share, it must be random and of 22
+// characters or more, such as a UUID, and the server refuses it with another
+// body.
 func IdempotencyKey(key string) CallOption {
 	return func(r *request) error {
 		if !isVisible(key) || len(key) > 200 {
 			return fmt.Errorf("client: the idempotency key must be of 1 to 200 visible ASCII characters: %w", ErrInvalid)
 		}
 		r.idem = key
+		return nil
+	}
+}
+
+// AtMost asks a read, a list or a search of tokens for less than the rules
+// allow: mask, or redact. It never shows more.
+func AtMost(transform string) CallOption {
+	return func(r *request) error {
+		switch r.row {
+		case getToken, listTokens, listTokensFrom, searchTokens, searchTokensFrom:
+		default:
+			return fmt.Errorf("client: only reads of tokens can ask for less: %w", ErrInvalid)
+		}
+		if r.query == nil {
+			r.query = url.Values{}
+		}
+		r.query.Set("transform", transform)
 		return nil
 	}
 }

@@ -46,7 +46,7 @@ var errFollowsOn = fmt.Errorf("client: following has no end: the filter must not
 // which was committed late. A server that gives no answer, or asks to wait, is
 // asked again for as long as it takes, from the same place on; whatever else
 // goes wrong ends it, and that error comes last. Follow leaves out the entries
-// that its own looks make, or there would be no end to them.
+// that its own looks make, which a filter by their type, log, would find.
 func (l Logs) Follow(ctx context.Context, f LogFilter, o Following) iter.Seq2[api.LogEntry, error] {
 	return func(yield func(api.LogEntry, error) bool) {
 		if !f.Before.IsZero() {

@@ -11,6 +11,8 @@ import (
 
 var (
 	listLogs        = row{method: "GET", path: "/logs"}
+	listLogsFrom    = row{method: "GET", path: "/v2/logs"}
+	listNames       = row{method: "GET", path: "/names"}
 	listEntityTypes = row{method: "GET", path: "/logs/entity-types"}
 )
 
@@ -48,8 +50,8 @@ func (f LogFilter) query() url.Values {
 // List goes through all entries that the filter takes, newest first, and asks
 // for pages as it goes. An error comes last. It takes log:read.
 //
-// Entries made after it began are left out: reading the log is logged too, so
-// there would be a new one with every page.
+// Entries made after it began are left out. Those of reading the log itself are
+// in it only when the filter names their type, log.
 func (l Logs) List(ctx context.Context, f LogFilter) iter.Seq2[api.LogEntry, error] {
 	return func(yield func(api.LogEntry, error) bool) {
 		f := f // of this run alone
@@ -70,6 +72,29 @@ func (l Logs) Page(ctx context.Context, f LogFilter, number, size int) (api.List
 
 func (l Logs) page(ctx context.Context, f LogFilter, number, size int, trace string) (api.List[api.LogEntry], error) {
 	return get[api.List[api.LogEntry]](ctx, l.caller, request{row: listLogs, query: withPage(f.query(), number, size), trace: trace})
+}
+
+// ListFrom is List by way of cursors: no page costs more than the first, and
+// entries that are made meanwhile do not shift the others.
+func (l Logs) ListFrom(ctx context.Context, f LogFilter) iter.Seq2[api.LogEntry, error] {
+	return eachFrom(func(start string) (api.ListFrom[api.LogEntry], error) { return l.PageFrom(ctx, f, start, pageSize) })
+}
+
+// PageFrom returns what follows a cursor: "" for the beginning, then what the
+// page before named as next. A size of 0 is the server's default.
+func (l Logs) PageFrom(ctx context.Context, f LogFilter, start string, size int) (api.ListFrom[api.LogEntry], error) {
+	q := withPage(f.query(), 0, size)
+	if start != "" {
+		q.Set("start", start)
+	}
+	return get[api.ListFrom[api.LogEntry]](ctx, l.caller, request{row: listLogsFrom, query: q})
+}
+
+// Names returns what ids belong to, at most 100, in their order. Those that
+// nothing is known of are left out. It takes log:read, and for a name the
+// permission to read the thing itself.
+func (l Logs) Names(ctx context.Context, ids ...string) ([]api.Named, error) {
+	return get[[]api.Named](ctx, l.caller, request{row: listNames, query: named(ids, "")})
 }
 
 // EntityTypes returns what entries may be about. It takes log:read.

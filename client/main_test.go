@@ -37,7 +37,7 @@ func checkout() (url, key string) { return demo().BaseURL, demo().PrivateKey }
 func website() (url, key string) { return demo().BaseURL, demo().PublicKey }
 
 func TestMain(m *testing.M) {
-	code := m.Run()
+	code := keeptest.Run(m)
 	endings.end()
 	os.Exit(code)
 }

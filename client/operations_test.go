@@ -125,6 +125,10 @@ var operations = map[string]func(context.Context, *client.Client) error{
 	"listLogs": func(ctx context.Context, c *client.Client) error {
 		return only(c.Logs.Page(ctx, client.LogFilter{}, 1, 1))
 	},
+	"listLogsFrom": func(ctx context.Context, c *client.Client) error {
+		return only(c.Logs.PageFrom(ctx, client.LogFilter{}, "", 1))
+	},
+	"listNames":       func(ctx context.Context, c *client.Client) error { return only(c.Logs.Names(ctx, "a")) },
 	"listEntityTypes": func(ctx context.Context, c *client.Client) error { return only(c.Logs.EntityTypes(ctx)) },
 }
 
@@ -151,6 +155,9 @@ var lists = map[string]func(context.Context, *client.Client) error{
 		return drain(c.Proxies.List(ctx, client.ProxyFilter{}))
 	},
 	"listLogs": func(ctx context.Context, c *client.Client) error { return drain(c.Logs.List(ctx, client.LogFilter{})) },
+	"listLogsFrom": func(ctx context.Context, c *client.Client) error {
+		return drain(c.Logs.ListFrom(ctx, client.LogFilter{}))
+	},
 }
 
 // left has the operations that no method is for.
@@ -211,7 +218,7 @@ func TestEveryOperationHasAMethod(t *testing.T) {
 			continue
 		}
 		body := `{}`
-		if slices.Contains([]string{"listKeys", "listPermissions", "listEntityTypes"}, o.ID) {
+		if slices.Contains([]string{"listKeys", "listPermissions", "listEntityTypes", "listNames"}, o.ID) {
 			body = `[]`
 		}
 		check(o, call, body)

@@ -54,13 +54,15 @@ func (p Proxies) Page(ctx context.Context, f ProxyFilter, number, size int) (api
 }
 
 // Replace changes everything but the key; what is left out returns to its
-// default. It takes proxy:update.
+// default. Proxy.Write makes what was read into what is sent. It takes
+// proxy:update.
 func (p Proxies) Replace(ctx context.Context, id string, in api.WriteProxy, options ...CallOption) (api.Proxy, error) {
 	return get[api.Proxy](ctx, p.caller, request{row: replaceProxy, ids: []string{id}, in: in}, options...)
 }
 
 // Patch changes a proxy by a merge patch: what is absent stays, what is null is
-// removed. It takes proxy:update.
+// removed. The application of a proxy without require_auth is removed by
+// "application": null only. It takes proxy:update.
 func (p Proxies) Patch(ctx context.Context, id string, patch any, options ...CallOption) error {
 	return p.caller.call(ctx, request{row: patchProxy, ids: []string{id}, in: document{patch}}, nil, options)
 }
@@ -76,8 +78,9 @@ func (p Proxies) RotateKey(ctx context.Context, id string, options ...CallOption
 	return get[api.Proxy](ctx, p.caller, request{row: rotateProxyKey, ids: []string{id}}, options...)
 }
 
-// Preview shows the request that a call would send, with masks in place of the
-// values of tokens. Nothing is sent and no code runs. It takes proxy:read.
+// Preview shows the request that a call would send, with placeholders in place
+// of the values of tokens, or masks of those that the caller may itself read.
+// Nothing is sent and no code runs. It takes proxy:read.
 func (p Proxies) Preview(ctx context.Context, id string, in api.PreviewProxy) (api.ProxyPreview, error) {
 	return get[api.ProxyPreview](ctx, p.caller, request{row: previewProxy, ids: []string{id}, in: in})
 }

@@ -56,7 +56,7 @@ func (r Reactors) Page(ctx context.Context, f ReactorFilter, number, size int) (
 }
 
 // Replace changes all of a reactor; what is left out returns to its default.
-// It takes reactor:update.
+// Reactor.Write makes what was read into what is sent. It takes reactor:update.
 func (r Reactors) Replace(ctx context.Context, id string, in api.WriteReactor, options ...CallOption) (api.Reactor, error) {
 	return get[api.Reactor](ctx, r.caller, request{row: replaceReactor, ids: []string{id}, in: in}, options...)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/client"
+	"github.com/tokenkeep/tokenkeep/internal/waittest"
 )
 
 var (
@@ -184,7 +185,10 @@ func TestAContextThatEndsEndsTheWaiting(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	c, err := client.New(f.URL, client.WithKey(fakeKey), client.WithSleep(func(waiting context.Context, d time.Duration) error {
-		time.AfterFunc(10*time.Millisecond, cancel) // the answer is there, and the waiting has begun
+		go func() { // the answer is there, and the waiting begins
+			waittest.Sometime(20 * time.Millisecond)
+			cancel()
+		}()
 		return client.Sleep(waiting, d)
 	}))
 	if err != nil {

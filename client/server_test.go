@@ -2,9 +2,11 @@ package client_test
 
 import (
 	"errors"
+	"iter"
 	"strings"
 	"testing"
 
+	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/client"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
 )
@@ -27,20 +29,24 @@ func TestAnAuditLogOfSeveralPagesIsReadOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	seen := make(map[string]bool)
-	messages := make(map[string]int)
-	for e, err := range c.Logs.List(t.Context(), client.LogFilter{}) {
-		if err != nil {
-			t.Fatal(err)
+	for name, list := range map[string]iter.Seq2[api.LogEntry, error]{
+		"Logs.List": c.Logs.List(t.Context(), client.LogFilter{}), "Logs.ListFrom": c.Logs.ListFrom(t.Context(), client.LogFilter{}),
+	} {
+		seen := make(map[string]bool)
+		messages := make(map[string]int)
+		for e, err := range list {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if seen[e.ID] {
+				t.Errorf("%s: entry %s came twice", name, e.ID)
+			}
+			seen[e.ID] = true
+			messages[e.Message]++
 		}
-		if seen[e.ID] {
-			t.Errorf("entry %s came twice", e.ID)
+		if messages["Tenant retrieved"] != looks || messages["Tenant created"] != 1 || messages["Application created"] != 3 || messages["Logs retrieved"] != 0 {
+			t.Errorf("%s has %v, want %d looks at the tenant, the tenant and three applications", name, messages, looks)
 		}
-		seen[e.ID] = true
-		messages[e.Message]++
-	}
-	if messages["Tenant retrieved"] != looks || messages["Tenant created"] != 1 || messages["Application created"] != 3 {
-		t.Errorf("Logs.List has %v, want %d looks at the tenant, the tenant and three applications", messages, looks)
 	}
 }
 

@@ -86,9 +86,10 @@ func (t Tokens) Create(ctx context.Context, in api.CreateToken, options ...CallO
 	return get[api.Token](ctx, t.caller, request{row: createToken, in: in}, options...)
 }
 
-// Get returns a token. It takes token:read.
-func (t Tokens) Get(ctx context.Context, id string) (api.Token, error) {
-	return get[api.Token](ctx, t.caller, request{row: getToken, ids: []string{id}})
+// Get returns a token. It takes token:read. With AtMost, it and the lists and
+// searches show less than the rules allow.
+func (t Tokens) Get(ctx context.Context, id string, options ...CallOption) (api.Token, error) {
+	return get[api.Token](ctx, t.caller, request{row: getToken, ids: []string{id}}, options...)
 }
 
 // Update changes a token by a merge patch after RFC 7386: a JSON object, as a
@@ -107,58 +108,60 @@ func (t Tokens) Delete(ctx context.Context, id string) error {
 // List goes through all tokens that the filter takes, newest first or in the
 // order of the filter's ids, and asks for pages as it goes. An error comes
 // last. It takes token:read. For lists of many thousands ListFrom is faster.
-func (t Tokens) List(ctx context.Context, f TokenFilter) iter.Seq2[api.Token, error] {
+func (t Tokens) List(ctx context.Context, f TokenFilter, options ...CallOption) iter.Seq2[api.Token, error] {
 	return each(func(number int) (api.List[api.Token], error) {
-		return t.Page(ctx, f, number, pageSize)
+		return t.Page(ctx, f, number, pageSize, options...)
 	}, idOfToken)
 }
 
 // Page returns one page of them, from 1. A size of 0 is the server's default.
-func (t Tokens) Page(ctx context.Context, f TokenFilter, number, size int) (api.List[api.Token], error) {
-	return get[api.List[api.Token]](ctx, t.caller, request{row: listTokens, query: withPage(f.query(), number, size)})
+func (t Tokens) Page(ctx context.Context, f TokenFilter, number, size int, options ...CallOption) (api.List[api.Token], error) {
+	return get[api.List[api.Token]](ctx, t.caller, request{row: listTokens, query: withPage(f.query(), number, size)}, options...)
 }
 
 // ListFrom is List by way of cursors: no page costs more than the first, and
 // tokens that come or go meanwhile do not shift the others.
-func (t Tokens) ListFrom(ctx context.Context, f TokenFilter) iter.Seq2[api.Token, error] {
-	return eachFrom(func(start string) (api.ListFrom[api.Token], error) { return t.PageFrom(ctx, f, start, pageSize) })
+func (t Tokens) ListFrom(ctx context.Context, f TokenFilter, options ...CallOption) iter.Seq2[api.Token, error] {
+	return eachFrom(func(start string) (api.ListFrom[api.Token], error) {
+		return t.PageFrom(ctx, f, start, pageSize, options...)
+	})
 }
 
 // PageFrom returns what follows a place: "" for the beginning, then what the
 // page before named as next. A size of 0 is the server's default.
-func (t Tokens) PageFrom(ctx context.Context, f TokenFilter, start string, size int) (api.ListFrom[api.Token], error) {
+func (t Tokens) PageFrom(ctx context.Context, f TokenFilter, start string, size int, options ...CallOption) (api.ListFrom[api.Token], error) {
 	q := withPage(f.query(), 0, size)
 	if start != "" {
 		q.Set("start", start)
 	}
-	return get[api.ListFrom[api.Token]](ctx, t.caller, request{row: listTokensFrom, query: q})
+	return get[api.ListFrom[api.Token]](ctx, t.caller, request{row: listTokensFrom, query: q}, options...)
 }
 
 // Search goes through all tokens that a query finds, newest first, such as
 // type:card AND metadata.tier:gold. An error comes last. It takes token:search.
-func (t Tokens) Search(ctx context.Context, query string) iter.Seq2[api.Token, error] {
+func (t Tokens) Search(ctx context.Context, query string, options ...CallOption) iter.Seq2[api.Token, error] {
 	return each(func(number int) (api.List[api.Token], error) {
-		return t.SearchPage(ctx, query, number, pageSize)
+		return t.SearchPage(ctx, query, number, pageSize, options...)
 	}, idOfToken)
 }
 
 // SearchPage returns one page of them, from 1. A size of 0 is the server's default.
-func (t Tokens) SearchPage(ctx context.Context, query string, number, size int) (api.List[api.Token], error) {
+func (t Tokens) SearchPage(ctx context.Context, query string, number, size int, options ...CallOption) (api.List[api.Token], error) {
 	in := api.SearchTokens{Query: query, Page: unlessZero(number), Size: unlessZero(size)}
-	return get[api.List[api.Token]](ctx, t.caller, request{row: searchTokens, in: in})
+	return get[api.List[api.Token]](ctx, t.caller, request{row: searchTokens, in: in}, options...)
 }
 
 // SearchFrom is Search by way of cursors, as ListFrom is List.
-func (t Tokens) SearchFrom(ctx context.Context, query string) iter.Seq2[api.Token, error] {
+func (t Tokens) SearchFrom(ctx context.Context, query string, options ...CallOption) iter.Seq2[api.Token, error] {
 	return eachFrom(func(start string) (api.ListFrom[api.Token], error) {
-		return t.SearchPageFrom(ctx, query, start, pageSize)
+		return t.SearchPageFrom(ctx, query, start, pageSize, options...)
 	})
 }
 
 // SearchPageFrom returns what follows a place, as PageFrom does.
-func (t Tokens) SearchPageFrom(ctx context.Context, query, start string, size int) (api.ListFrom[api.Token], error) {
+func (t Tokens) SearchPageFrom(ctx context.Context, query, start string, size int, options ...CallOption) (api.ListFrom[api.Token], error) {
 	in := api.SearchTokensFrom{Query: query, Start: start, Size: unlessZero(size)}
-	return get[api.ListFrom[api.Token]](ctx, t.caller, request{row: searchTokensFrom, in: in})
+	return get[api.ListFrom[api.Token]](ctx, t.caller, request{row: searchTokensFrom, in: in}, options...)
 }
 
 func idOfToken(t api.Token) string { return t.ID }

@@ -9,13 +9,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/client"
 	"github.com/tokenkeep/tokenkeep/internal/admin"
+	"github.com/tokenkeep/tokenkeep/internal/date"
 )
 
 func applicationCommand() *cobra.Command {
@@ -52,18 +52,18 @@ func grantFlags(c *cobra.Command) (read func() ([]string, []api.Rule, error)) {
 
 var (
 	errRules   = &usageError{errors.New("the file given with --rules is not a JSON list of rules")}
-	errInstant = &usageError{errors.New("--expires-at takes an instant such as 2030-12-31T00:00:00Z")}
+	errInstant = &usageError{errors.New("--expires-at takes an instant such as 2030-12-31T00:00:00Z, or a day such as 2030-12-31")}
 )
 
 func instant(s string) (api.Time, error) {
 	if s == "" {
 		return api.Time{}, nil
 	}
-	t, err := time.Parse(time.RFC3339, s)
-	if err != nil {
+	d, ok := date.Parse(s)
+	if !ok {
 		return api.Time{}, errInstant
 	}
-	return api.Time{Time: t}, nil
+	return api.Time{Time: d.Time}, nil
 }
 
 func applicationCreateCommand() *cobra.Command {
@@ -71,7 +71,7 @@ func applicationCreateCommand() *cobra.Command {
 		Use: "create NAME", Short: "Make an application and print its key",
 		Long: "Makes an application. Its key is printed this once. Over the API it takes\napplication:create.",
 		Example: `  tokenkeep application create checkout --type public --permission token:create
-  tokenkeep application create server --permission token:use --rules rules.json --tenant TENANT --data /var/lib/tokenkeep`,
+  tokenkeep application create server --permission token:use --rules rules.json --tenant acme --data /var/lib/tokenkeep`,
 		Args: cobra.ExactArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	var in api.CreateApplication
@@ -132,7 +132,7 @@ func applicationListCommand() *cobra.Command {
 		Use: "list", Short: "List applications, newest first",
 		Long: "Lists applications. Over the API it takes application:read.",
 		Example: `  tokenkeep application list --type private
-  tokenkeep application list --tenant TENANT --data /var/lib/tokenkeep`,
+  tokenkeep application list --tenant acme --data /var/lib/tokenkeep`,
 		Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	var f client.ApplicationFilter
@@ -248,7 +248,7 @@ func applicationKeysCommand() *cobra.Command {
 	}, func(w io.Writer, v any) {
 		printf(w, "KEY\tVERSION\tBEGINS WITH\tCREATED\n")
 		for _, k := range v.([]api.Key) {
-			printf(w, "%s\t%d\t%s…\t%s\n", plain(k.ID), k.Version, plain(k.Prefix), at(k.CreatedAt.Time))
+			printf(w, "%s\t%s\t%s…\t%s\n", plain(k.ID), plain(k.Version), plain(k.Prefix), at(k.CreatedAt.Time))
 		}
 	})
 }
@@ -257,8 +257,9 @@ func applicationRotateKeyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "rotate-key APPLICATION", Short: "Give an application one new key and revoke the others",
 		Long: `Makes a new key and prints it once. Without --keep-old all older keys are dead
-at once; with it they stay until 'application revoke-key', so that a fleet can
-change over without a pause. Over the API it takes application:update.`,
+at once, with the sessions that they created or authorized; with it they stay
+until 'application revoke-key', so that a fleet can change over without a
+pause. Over the API it takes application:update.`,
 		Example: "  tokenkeep application rotate-key APPLICATION --keep-old",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
 	}
@@ -291,7 +292,7 @@ change over without a pause. Over the API it takes application:update.`,
 func applicationRevokeKeyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "revoke-key APPLICATION KEY", Short: "Revoke one key of an application, by its id",
-		Long:    "Revokes a key: it opens nothing from the next request on. Over the API it takes\napplication:update.",
+		Long:    "Revokes a key: it opens nothing from the next request on, and neither do the\nsessions that it created or authorized. A key that does not exist, or whose\napplication does not, is no error. Over the API it takes application:update.",
 		Example: "  tokenkeep application revoke-key APPLICATION KEY-ID",
 		Args:    cobra.ExactArgs(2), ValidArgsFunction: cobra.NoFileCompletions,
 	}
@@ -300,7 +301,7 @@ func applicationRevokeKeyCommand() *cobra.Command {
 		return revoked, call.Keys.Delete(c.Context(), args[0], args[1])
 	}, func(c *cobra.Command, call *admin.Client, tenant string, args []string) (any, error) {
 		return revoked, call.Call(c.Context(), http.MethodDelete, applicationPath(tenant, args[0], "keys", args[1]), nil, nil)
-	}, func(w io.Writer, _ any) { printf(w, "The key is revoked.\n") })
+	}, func(w io.Writer, _ any) { printf(w, "The key is revoked, or does not exist.\n") })
 }
 
 func permissionCommand() *cobra.Command {

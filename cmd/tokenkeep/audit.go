@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"os"
 	"time"
 
@@ -14,32 +13,41 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/internal/admin"
 	"github.com/tokenkeep/tokenkeep/internal/audit"
+	"github.com/tokenkeep/tokenkeep/internal/date"
 )
 
 var errLogChanged = errors.New("the log is not what was sealed")
 
 func auditCommand() *cobra.Command {
-	path := func(tenant, what string) string { return "/tenants/" + url.PathEscape(tenant) + "/audit/" + what }
+	path := func(c *cobra.Command, call *admin.Client, tenant, what string) (string, error) {
+		id, err := tenantID(c, call, tenant)
+		return tenantPath(id, "audit", what), err
+	}
 
 	verify := &cobra.Command{
 		Use: "verify TENANT", Short: "Prove that a tenant's log is what was sealed",
 		Long: `Reads the whole log, checks every signature and every entry, and names the
 first entry that was removed, changed or inserted. With a checkpoint it also
 finds that the end was cut off since. Nothing is proven about the unsealed
-tail, whose length it tells.`,
-		Example: "  tokenkeep audit verify TENANT --checkpoint checkpoint.json",
-		Args:    cobra.ExactArgs(1),
+tail, whose length it tells.` + byTenant,
+		Example: "  tokenkeep audit verify acme --checkpoint checkpoint.json",
+		Args:    cobra.ExactArgs(1), ValidArgsFunction: completeOneTenant,
 	}
 	checkpointFile := verify.Flags().String("checkpoint", "", "file with a checkpoint that was kept elsewhere")
 	checkpoint := &cobra.Command{
 		Use: "checkpoint TENANT", Short: "Seal what waits and print the signed head of a tenant's log",
-		Long:    "Prints the signed head in JSON. Keep it away from the server: 'audit verify\n--checkpoint' later finds what was cut off.",
-		Example: "  tokenkeep audit checkpoint TENANT > checkpoint.json",
-		Args:    cobra.ExactArgs(1),
+		Long:    "Prints the signed head in JSON. Keep it away from the server: 'audit verify\n--checkpoint' later finds what was cut off." + byTenant,
+		Example: "  tokenkeep audit checkpoint acme > checkpoint.json",
+		Args:    cobra.ExactArgs(1), ValidArgsFunction: completeOneTenant,
 	}
 	checkpointData := dataFlag(checkpoint)
 	checkpoint.RunE = func(c *cobra.Command, args []string) error {
-		last, err := admin.NewClient(*checkpointData).Follow(c.Context(), http.MethodPost, path(args[0], "checkpoint"), nil, tell(c))
+		call := admin.NewClient(*checkpointData)
+		to, err := path(c, call, args[0], "checkpoint")
+		if err != nil {
+			return err
+		}
+		last, err := call.Follow(c.Context(), http.MethodPost, to, nil, tell(c))
 		if err != nil {
 			return err
 		}
@@ -49,9 +57,9 @@ tail, whose length it tells.`,
 	export := &cobra.Command{
 		Use: "export TENANT", Short: "Write a tenant's entries with their proofs, one JSON value a line",
 		Long: `Writes the sealed entries of a time with what proves each of them, so that an
-auditor can verify them without the server: see docs/audit.md.`,
-		Example: "  tokenkeep audit export TENANT --from 2030-01-01T00:00:00Z > export.jsonl",
-		Args:    cobra.ExactArgs(1),
+auditor can verify them without the server: see docs/audit.md.` + byTenant,
+		Example: "  tokenkeep audit export acme --from 2030-01-01T00:00:00Z > export.jsonl",
+		Args:    cobra.ExactArgs(1), ValidArgsFunction: completeOneTenant,
 	}
 	exportData := dataFlag(export)
 	from := export.Flags().String("from", "", "first instant, RFC 3339 (default: the beginning)")
@@ -62,13 +70,18 @@ auditor can verify them without the server: see docs/audit.md.`,
 			if *flag == "" {
 				continue
 			}
-			t, err := time.Parse(time.RFC3339, *flag)
-			if err != nil {
-				return &usageError{errors.New("--from and --before take an instant such as 2026-01-31T00:00:00Z")}
+			d, ok := date.Parse(*flag)
+			if !ok {
+				return &usageError{errors.New("--from and --before take an instant such as 2026-01-31T00:00:00Z, or a day such as 2026-01-31")}
 			}
-			*at = &t
+			*at = &d.Time
 		}
-		_, err := admin.NewClient(*exportData).Follow(c.Context(), http.MethodPost, path(args[0], "export"), in, func(p admin.Progress) error {
+		call := admin.NewClient(*exportData)
+		to, err := path(c, call, args[0], "export")
+		if err != nil {
+			return err
+		}
+		_, err = call.Follow(c.Context(), http.MethodPost, to, in, func(p admin.Progress) error {
 			_, err := fmt.Fprintf(c.OutOrStdout(), "%s\n", p.Data)
 			return err
 		})
@@ -84,8 +97,9 @@ auditor can verify them without the server: see docs/audit.md.`,
 	check.RunE = func(c *cobra.Command, args []string) error { return checkExport(c, args[0], *keyFile, *asJSON) }
 	retain := &cobra.Command{
 		Use: "retain TENANT", Short: "Drop entries older than a time, whole batches at once, and keep their roots",
-		Example: "  tokenkeep audit retain TENANT --keep 8760h",
-		Args:    cobra.ExactArgs(1),
+		Long:    "Drops whole batches of entries and keeps their signed roots, so that the rest of\nthe log still verifies." + byTenant,
+		Example: "  tokenkeep audit retain acme --keep 8760h",
+		Args:    cobra.ExactArgs(1), ValidArgsFunction: completeOneTenant,
 	}
 	keep := retain.Flags().String("keep", "", "how long entries are kept, such as 8760h")
 	_ = retain.MarkFlagRequired("keep")
@@ -100,7 +114,11 @@ auditor can verify them without the server: see docs/audit.md.`,
 				}
 				in.Checkpoint = b
 			}
-			last, err := call.Follow(c.Context(), http.MethodPost, path(args[0], "verify"), in, tell(c))
+			to, err := path(c, call, args[0], "verify")
+			if err != nil {
+				return nil, err
+			}
+			last, err := call.Follow(c.Context(), http.MethodPost, to, in, tell(c))
 			if err != nil {
 				return nil, err
 			}
@@ -114,7 +132,11 @@ auditor can verify them without the server: see docs/audit.md.`,
 		export,
 		check,
 		operatorCommand(retain, func(c *cobra.Command, call *admin.Client, args []string) (any, error) {
-			last, err := call.Follow(c.Context(), http.MethodPost, path(args[0], "retain"), admin.RetainLog{Keep: *keep}, tell(c))
+			to, err := path(c, call, args[0], "retain")
+			if err != nil {
+				return nil, err
+			}
+			last, err := call.Follow(c.Context(), http.MethodPost, to, admin.RetainLog{Keep: *keep}, tell(c))
 			if err != nil {
 				return nil, err
 			}

@@ -48,17 +48,19 @@ func apiCommand(c *cobra.Command, run func(c *cobra.Command, call *client.Client
 // socket of a server on this machine.
 func eitherCommand(c *cobra.Command, overAPI func(c *cobra.Command, call *client.Client, args []string) (any, error),
 	atSocket func(c *cobra.Command, call *admin.Client, tenant string, args []string) (any, error), table func(w io.Writer, v any)) *cobra.Command {
-	tenant := c.Flags().String("tenant", "", "as the operator, on the tenant with this id, through the admin socket of --data (default: over the API, on the tenant of the key)")
+	tenant := c.Flags().String("tenant", "", "as the operator, on the tenant with this id or name, through the admin socket of --data (default: over the API, on the tenant of the key)")
+	_ = c.RegisterFlagCompletionFunc("tenant", completeTenants)
 	apiCommand(c, overAPI, table)
 	callAPI := c.RunE
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if !c.Flags().Changed("tenant") {
 			return callAPI(c, args)
 		}
-		if *tenant == "" {
-			return errFlagValue // a variable that was not set must not choose another tenant
+		id, err := tenantID(c, socket(c), *tenant)
+		if err != nil {
+			return err
 		}
-		v, err := atSocket(c, socket(c), *tenant, args)
+		v, err := atSocket(c, socket(c), id, args)
 		if err != nil {
 			return err
 		}

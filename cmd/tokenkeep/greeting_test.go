@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tokenkeep/tokenkeep/internal/waittest"
 	"github.com/tokenkeep/tokenkeep/test/runtimetest"
 )
 
@@ -27,7 +28,7 @@ func pasteGreeting(t *testing.T, wanted ...string) {
 		}
 	}
 	p := start(t, "dev", "--addr", "127.0.0.1:0", "--data", filepath.Join(t.TempDir(), "data"))
-	eventually(t, "the greeting is whole", func() bool { return strings.Contains(p.out.String(), "Stop with Ctrl-C.") })
+	waittest.Until(t, "the greeting is whole", func() bool { return strings.Contains(p.out.String(), "Stop with Ctrl-C.") })
 	_, lines, _ := strings.Cut(p.out.String(), "Paste one of these:")
 	lines, _, _ = strings.Cut(lines, "Stop with Ctrl-C.")
 	if strings.Count(lines, "curl") < 5 {

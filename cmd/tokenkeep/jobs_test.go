@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -19,6 +18,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/server"
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres/pgtest"
 	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
+	"github.com/tokenkeep/tokenkeep/internal/waittest"
 	"github.com/tokenkeep/tokenkeep/test/runtimetest"
 )
 
@@ -119,20 +119,19 @@ func killedOver(t *testing.T, runtime string, variables []string) {
 		asking.Go(func() {
 			for i := range turn {
 				path, body := "/reactors/"+made.ID+"/react", fmt.Sprintf(`{"args":{"i":%d},"callback_url":"%s/%d"}`, i, receiver.URL, i)
-				status := 0
 				// Whatever is not its answer may be from somebody who took the
 				// port of the killed server.
-				for deadline := time.Now().Add(time.Minute); status != http.StatusAccepted && time.Now().Before(deadline); time.Sleep(15 * time.Millisecond) {
-					status, _ = post(path, keys.PrivateKey, fmt.Sprintf("run-%d", i), body)
-				}
-				if status != http.StatusAccepted {
-					t.Errorf("run %d was answered with %d, want 202", i, status)
-				}
+				waittest.Succeeds(t, fmt.Sprintf("run %d is accepted", i), func() error {
+					if status, _ := post(path, keys.PrivateKey, fmt.Sprintf("run-%d", i), body); status != http.StatusAccepted {
+						return fmt.Errorf("the status is %d", status)
+					}
+					return nil
+				})
 			}
 		})
 	}
 	for range kills {
-		time.Sleep(time.Duration(rand.IntN(300)) * time.Millisecond) // a kill at a random moment is the point
+		waittest.Sometime(300 * time.Millisecond) // a kill at a random moment is the point
 		if err := p.cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
@@ -140,7 +139,7 @@ func killedOver(t *testing.T, runtime string, variables []string) {
 		p = open()
 	}
 	asking.Wait()
-	eventually(t, "every run is delivered", func() bool {
+	waittest.Until(t, "every run is delivered", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		return len(ids) == deliveries

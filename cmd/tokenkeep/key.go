@@ -4,29 +4,41 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/admin"
+	"github.com/tokenkeep/tokenkeep/internal/keyring"
 	"github.com/tokenkeep/tokenkeep/internal/keyring/localkms"
+	"github.com/tokenkeep/tokenkeep/internal/keyring/providers"
 )
 
 func keyCommand() *cobra.Command {
 	create := &cobra.Command{
-		Use: "create FILE", Short: "Make a key-encryption key in a new file",
+		Use: "create FILE|URI", Short: "Make a key-encryption key in a new file, or print how to make one in a KMS",
 		Long: `Makes a key-encryption key in a file that only you can read. Keep a copy of it
 away from the machine and away from its backups: without it nothing that the
-server keeps can ever be opened again, and with it and a copy of the data
-everything can.`,
-		Example: "  tokenkeep key create /etc/tokenkeep/kek",
+server stores can ever be opened again, and with it and a copy of the data
+everything can.
+
+For the URI of a key in a KMS it creates nothing: it prints the command that
+makes the key and the permissions that the server needs.`,
+		Example: "  tokenkeep key create /etc/tokenkeep/kek\n  tokenkeep key create 'hcvault://vault.example:8200/transit/keys/tokenkeep?auth=token&token_file=/etc/tokenkeep/token'",
 		Args:    cobra.ExactArgs(1),
 	}
 	asJSON := jsonFlag(create)
 	create.RunE = func(c *cobra.Command, args []string) error {
-		id, err := localkms.Generate(args[0])
+		if advice, err := providers.Advise(c.Context(), args[0], keyring.Create); err != nil || advice != "" {
+			if err != nil {
+				return err
+			}
+			return show(c, *asJSON, map[string]string{"advice": advice}, func(w io.Writer, _ any) {
+				printf(w, "To make the key, %s\n\nThen set kek to the URI.\n", advice)
+			})
+		}
+		id, err := localkms.Generate(strings.TrimPrefix(args[0], "file:"))
 		if err != nil {
 			return err
 		}
@@ -49,7 +61,7 @@ rotate-kek' on one of them, which takes the key that is there.`,
 		if err != nil {
 			return err
 		}
-		id, err := keys.Rotate()
+		id, err := keys.Rotate(c.Context())
 		if err != nil {
 			return err
 		}
@@ -79,9 +91,9 @@ put the file on all of them first.`,
 		Long: `Brings in a new data key, seals all of the tenant's values with it in small
 steps, and destroys the old key when nothing is left on it. Requests go on
 meanwhile. A run that was cut short is continued by running the command again.
-Fingerprints and search indexes do not change.`,
-		Example: "  tokenkeep key rotate-tenant TENANT --data /var/lib/tokenkeep",
-		Args:    cobra.ExactArgs(1),
+Fingerprints and search indexes do not change.` + byTenant,
+		Example: "  tokenkeep key rotate-tenant acme --data /var/lib/tokenkeep",
+		Args:    cobra.ExactArgs(1), ValidArgsFunction: completeOneTenant,
 	}
 	return group("key", "Make, inspect and rotate keys",
 		create, add,
@@ -112,7 +124,11 @@ Fingerprints and search indexes do not change.`,
 			return &api.Health{Status: "dropped"}, call.Call(c.Context(), http.MethodPost, "/keys/drop-kek", admin.DropKEK{ID: args[0]}, nil)
 		}, func(w io.Writer, _ any) { printf(w, "The key is gone from the file.\n") }),
 		operatorCommand(rotateTenant, func(c *cobra.Command, call *admin.Client, args []string) (any, error) {
-			_, err := call.Follow(c.Context(), http.MethodPost, "/tenants/"+url.PathEscape(args[0])+"/rotate-key", nil, tell(c))
+			tenant, err := tenantID(c, call, args[0])
+			if err != nil {
+				return nil, err
+			}
+			_, err = call.Follow(c.Context(), http.MethodPost, tenantPath(tenant, "rotate-key"), nil, tell(c))
 			return &api.Health{Status: "rotated"}, err
 		}, func(w io.Writer, _ any) {
 			printf(w, "Everything is sealed with the new key, and the old one is destroyed.\n")

@@ -12,6 +12,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/client"
 	"github.com/tokenkeep/tokenkeep/internal/audit"
+	"github.com/tokenkeep/tokenkeep/internal/date"
 )
 
 // logCommand lists the log itself, so that 'tokenkeep log -f' is all that one
@@ -19,7 +20,7 @@ import (
 func logCommand() *cobra.Command {
 	c := logListCommand("log")
 	c.Short = "List and follow the log of the key's tenant, over the API"
-	c.AddCommand(logListCommand("list"), logTypesCommand())
+	c.AddCommand(logListCommand("list"), logNamesCommand(), logTypesCommand())
 	return c
 }
 
@@ -33,12 +34,11 @@ func when(s string, now time.Time) (time.Time, error) {
 	if d, err := time.ParseDuration(s); err == nil && d > 0 {
 		return now.Add(-d), nil
 	}
-	for _, form := range []string{time.RFC3339, "2006-01-02"} {
-		if t, err := time.Parse(form, s); err == nil {
-			return t, nil
-		}
+	d, ok := date.Parse(s)
+	if !ok {
+		return time.Time{}, errWhen
 	}
-	return time.Time{}, errWhen
+	return d.Time, nil
 }
 
 func logListCommand(use string) *cobra.Command {
@@ -50,8 +50,8 @@ that come, oldest first, until it is interrupted. It waits through restarts of t
 server and prints each entry once. With --json every entry is one line, for
 whatever collects logs.
 
-It takes log:read. Reading the log is itself logged; --follow leaves out the
-entries of its own looks, and 'log list' has them.`,
+It takes log:read. Reading the log is itself logged; those entries are listed
+with --entity-type log.`,
 		Example: `  tokenkeep log list --entity-type card --from 24h
   tokenkeep log -f
   tokenkeep log -f --json --from 2030-01-31T00:00:00Z >> audit.jsonl`,
@@ -98,7 +98,7 @@ entries of its own looks, and 'log list' has them.`,
 			return followLog(c, call, f, client.Following{Every: *interval, Past: int(min(past, 100))}, put)
 		}
 		n := uint(0)
-		for e, err := range call.Logs.List(c.Context(), f) {
+		for e, err := range call.Logs.ListFrom(c.Context(), f) {
 			if err != nil {
 				return asUsage(err)
 			}
@@ -143,6 +143,29 @@ const entryForm = "%-19s  %-28s  %-12s  %-36s  %s\n"
 func printEntry(w io.Writer, e api.LogEntry) error {
 	_, err := fmt.Fprintf(w, entryForm, at(e.CreatedAt.Time), plain(e.Message), plain(e.EntityType), plain(e.EntityID), plain(cmp.Or(e.ActorID, e.ActorType)))
 	return err
+}
+
+func logNamesCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "names ID...", Short: "Print what ids of the log belong to",
+		Long: `Prints kind and name of what ids belong to, at most 100. What was deleted is known
+from the log, without its name; ids that nothing is known of are left out. It takes
+log:read, and for a name the permission to read the thing itself.`,
+		Example: "  tokenkeep log names ID1 ID2",
+		Args:    cobra.MinimumNArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	return apiCommand(c, func(c *cobra.Command, call *client.Client, args []string) (any, error) {
+		return call.Logs.Names(c.Context(), args...)
+	}, func(w io.Writer, v any) {
+		printf(w, "ID\tKIND\tNAME\n")
+		for _, n := range v.([]api.Named) {
+			name := plain(n.Name)
+			if n.Deleted {
+				name = "(deleted)"
+			}
+			printf(w, "%s\t%s\t%s\n", plain(n.ID), plain(n.Kind), name)
+		}
+	})
 }
 
 func logTypesCommand() *cobra.Command {

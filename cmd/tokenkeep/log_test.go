@@ -19,6 +19,7 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
+	"github.com/tokenkeep/tokenkeep/internal/waittest"
 )
 
 // entries reads lines of JSON.
@@ -111,14 +112,14 @@ func TestTheLogIsFollowedThroughASilence(t *testing.T) {
 	}()
 	sees := func(id string) {
 		t.Helper()
-		eventually(t, id+" is followed", func() bool { return strings.Contains(out.String(), id) })
+		waittest.Until(t, id+" is followed", func() bool { return strings.Contains(out.String(), id) })
 	}
 	sees("entry-002")
 	happen(3, 5)
 	sees("entry-004")
 	down.Store(true)
 	happen(5, 8)
-	eventually(t, "the silence is told", func() bool { return strings.Contains(errOut.String(), "looking again") })
+	waittest.Until(t, "the silence is told", func() bool { return strings.Contains(errOut.String(), "looking again") })
 	down.Store(false)
 	sees("entry-007")
 	stop()
@@ -166,7 +167,7 @@ func TestAnInterruptEndsFollowingWell(t *testing.T) {
 	x.done("", "tenant", "get")
 	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		cmd, out, errOut := started(t, "log", "--follow")
-		eventually(t, "the past is printed", func() bool { return strings.Contains(out.String(), "Tenant retrieved") })
+		waittest.Until(t, "the past is printed", func() bool { return strings.Contains(out.String(), "Tenant retrieved") })
 		if err := cmd.Process.Signal(s); err != nil {
 			t.Fatal(err)
 		}

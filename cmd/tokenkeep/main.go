@@ -125,7 +125,7 @@ var exits = []struct {
 	{8, func(err error) bool { return errors.Is(err, keyring.ErrWrongKEK) }, "the key-encryption key is not the one of this data"},
 	{9, func(err error) bool { return errors.Is(err, admin.ErrNoServer) }, "no server is running on the data folder"},
 	{10, func(err error) bool { return errors.Is(err, errLogChanged) || errors.Is(err, server.ErrLogChanged) }, "a tenant's log is not what was sealed"},
-	{11, func(err error) bool { return errors.As(err, new(*client.Error)) }, "the server refused what was asked over the API"},
+	{11, func(err error) bool { return errors.As(err, new(*client.Error)) || errors.Is(err, errCallRefused) }, "the server refused what was asked over the API"},
 	{12, func(err error) bool { return errors.Is(err, client.ErrUnavailable) }, "the server gave no answer over the API"},
 	{13, func(err error) bool { return errors.Is(err, errCodeFailed) }, "the code of a reactor ran and did not succeed"},
 	{14, func(err error) bool { return errors.Is(err, backup.ErrIncomplete) }, "the backup is not whole"},

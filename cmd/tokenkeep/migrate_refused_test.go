@@ -32,7 +32,7 @@ func TestAMigrationOfWhatIsNotRightIsRefused(t *testing.T) {
 		"a counter that is wrong": {"UPDATE token_groups SET tokens = tokens + 1", "", 6, `the check of the store in the data folder found \d faults; nothing was moved`, "found: 1|found: 2|found: 4"},
 		"a keyset of another KEK": {"UPDATE keysets SET kek = 'local-00000000'", "", 8, "does not open the keys of a tenant", ""},
 		"a text with a NUL":       {"UPDATE applications SET name = 'a' || char(0) || 'b' WHERE type = 'public'", "", 1, `row \d+ of applications in the order of its key \(of tenant [0-9a-f-]{36}\) has a text that PostgreSQL cannot hold`, ""},
-		"an older schema":         {"PRAGMA user_version = 2", "", 1, "written by an older release: its schema is number 2, and this release has 3: start a server of this release on it once", ""},
+		"an older schema":         {"PRAGMA user_version = 2", "", 1, "written by an older release: its schema is number 2, and this release has 6: start a server of this release on it once", ""},
 		"a newer schema":          {"PRAGMA user_version = 99", "", 5, "written by a newer release", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestAMigrationTakesAnEmptyDatabaseOrItsOwn(t *testing.T) {
 	for _, statement := range []string{"CREATE SCHEMA tokenkeep", "CREATE TABLE tokenkeep.installation (name text, value bytea)", "INSERT INTO tokenkeep.installation VALUES ('schema', '2')"} {
 		_, _ = execute(t, older, statement)
 	}
-	refused(v, 1, "the schema of the database is number 2, and this release has 3: empty the database")
+	refused(v, 1, "the schema of the database is number 2, and this release has 6: empty the database")
 
 	t.Setenv("TOKENKEEP_STORE_URL", "")
 	refused(v, 1, "store.url is not set")

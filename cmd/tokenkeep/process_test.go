@@ -20,6 +20,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/sandbox"
 	"github.com/tokenkeep/tokenkeep/internal/server"
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres/pgtest"
+	"github.com/tokenkeep/tokenkeep/internal/waittest"
 )
 
 // asTokenkeep makes the test's own binary run as the product: signals need a
@@ -105,7 +106,7 @@ func startCommand(t *testing.T, cmd *exec.Cmd) *process {
 			<-p.done
 		}
 	})
-	eventually(t, "the server is ready", func() bool {
+	waittest.Until(t, "the server is ready", func() bool {
 		select {
 		case <-p.done:
 			t.Fatalf("the server ended with %d: %s", cmd.ProcessState.ExitCode(), p.errOut)
@@ -137,21 +138,8 @@ func (p *process) end() int {
 // wait returns the exit code; -1 when a signal ended the process.
 func (p *process) wait() int {
 	p.t.Helper()
-	select {
-	case <-p.done:
-	case <-time.After(30 * time.Second):
-		p.t.Fatal("the server does not end")
-	}
+	waittest.Receive(p.t, "the server ends", p.done)
 	return p.cmd.ProcessState.ExitCode()
-}
-
-func eventually(t *testing.T, what string, happened func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !happened(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
 }
 
 // get returns the status of GET path; 0 when nobody is there.
@@ -210,17 +198,17 @@ func TestAClosedTerminalEndsDev(t *testing.T) {
 }
 
 func TestSIGTERMDrains(t *testing.T) {
-	p := start(t, "serve", "--addr", "127.0.0.1:0", "--data", filepath.Join(t.TempDir(), "data"), "--kek-file", keyFile(t), "--drain-delay", "300ms")
+	p := start(t, "serve", "--addr", "127.0.0.1:0", "--data", filepath.Join(t.TempDir(), "data"), "--kek-file", keyFile(t), "--drain-delay", "300ms",
+		"--drain-timeout", "1h", "--timeout-read-header", "1h", "--timeout-read", "1h")
 	c, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Close() }()
-	_ = c.SetDeadline(time.Now().Add(30 * time.Second))
 	_, _ = io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: a\r\n")
 	p.signal(syscall.SIGTERM)
-	eventually(t, "the server says that it is not ready", func() bool { return p.get("/readyz") != http.StatusOK })
-	eventually(t, "the door closes", func() bool { return p.get("/readyz") == 0 })
+	waittest.Until(t, "the server says that it is not ready", func() bool { return p.get("/readyz") != http.StatusOK })
+	waittest.Until(t, "the door closes", func() bool { return p.get("/readyz") == 0 })
 	_, _ = io.WriteString(c, "\r\n")
 	answer, err := io.ReadAll(c)
 	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 200 ") {
@@ -235,7 +223,7 @@ func TestASecondSIGTERMEndsAtOnce(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	p := start(t, "serve", "--addr", "127.0.0.1:0", "--data", data, "--kek-file", keyFile(t), "--drain-delay", "1h")
 	p.signal(syscall.SIGTERM)
-	eventually(t, "the server says that it is not ready", func() bool { return p.get("/readyz") == http.StatusServiceUnavailable })
+	waittest.Until(t, "the server says that it is not ready", func() bool { return p.get("/readyz") == http.StatusServiceUnavailable })
 	p.signal(syscall.SIGTERM)
 	if code := p.wait(); code != -1 {
 		t.Errorf("the second SIGTERM ended serve with %d, want it killed", code)

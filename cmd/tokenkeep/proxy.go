@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
@@ -28,6 +29,9 @@ func proxyCreateCommand() *cobra.Command {
 		Long: `Makes a proxy in front of a destination. Its code and its configuration come from
 files: configuration holds secrets, and arguments are seen by every process on the
 machine. It takes proxy:create.
+
+--request-reactor and --response-reactor name reactors whose code, configuration
+and application are the transform. That takes reactor:read too.
 
 With --open whoever has the proxy's key may call it, without an API key. Such a
 call uses the tokens that --application may use, and any token without one.`,
@@ -74,6 +78,12 @@ func showProxy(w io.Writer, v any) {
 		if t.transform != nil {
 			printf(w, "%s\t%d lines\n", t.name, strings.Count(strings.TrimSuffix(t.transform.Code, "\n"), "\n")+1)
 		}
+	}
+	if p.RequestReactorID != "" {
+		printf(w, "request reactor\t%s\n", plain(p.RequestReactorID))
+	}
+	if p.ResponseReactorID != "" {
+		printf(w, "response reactor\t%s\n", plain(p.ResponseReactorID))
 	}
 	if len(p.Configuration) > 0 {
 		printf(w, "configuration\t%s\n", plain(strings.Join(slices.Sorted(maps.Keys(p.Configuration)), " ")))
@@ -155,11 +165,15 @@ var errHeader = &usageError{errors.New("a header is written as Name: value, and 
 
 func proxyTryCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use: "try PROXY", Short: "Print the request that a call would send, every value masked; nothing is sent",
+		Use: "try PROXY", Short: "Print the request that a call would send, without values; nothing is sent",
 		Long: `Goes the way of a call with the key of the application, and stops before sending:
-no connection is made, no code runs, and every token shows its mask. Prints the
-request and, for each token, the rule that lets the application use it. It takes
-proxy:read, and the look is in the tenant's log.
+no connection is made and no code runs. Prints the request, with a placeholder such
+as [card] in place of each value, and for each token whether the application may use
+it and by which rule. It ends with 11 when the call would be refused. It takes
+proxy:read, and the preview is in the tenant's log.
+
+Tokens that the key given here may itself read show their masks instead. A management
+key can read none.
 
 Without --as it is a call without an API key, for a proxy that asks for none. The
 body is JSON if it is an object or a list and no Content-Type is given. As nothing
@@ -175,7 +189,8 @@ is sent, no header needs its real secret: arguments are seen by every process.`,
 	c.Flags().StringVar(&in.Query, "query", "", "query")
 	headers := c.Flags().StringArray("header", nil, "header, as Name: value; may be repeated")
 	body := c.Flags().String("body-file", "", "file with the body; - is standard input (default: no body)")
-	return apiCommand(c, func(c *cobra.Command, call *client.Client, args []string) (any, error) {
+	refused := false
+	apiCommand(c, func(c *cobra.Command, call *client.Client, args []string) (any, error) {
 		var typed bool
 		var err error
 		if in.Headers, typed, err = readHeaders(*headers); err != nil {
@@ -193,9 +208,22 @@ is sent, no header needs its real secret: arguments are seen by every process.`,
 				return nil, errors.New("the body cannot be written as JSON")
 			}
 		}
-		return call.Proxies.Preview(c.Context(), args[0], in)
+		p, err := call.Proxies.Preview(c.Context(), args[0], in)
+		refused = err == nil && len(p.Tokens) > 0 && !p.Allowed
+		return p, err
 	}, func(_ io.Writer, v any) { printPreview(c.OutOrStdout(), v.(api.ProxyPreview)) })
+	show := c.RunE
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if err := show(c, args); err != nil || !refused {
+			return err
+		}
+		return errCallRefused
+	}
+	return c
 }
+
+// errCallRefused says that a call that was tried would not be sent.
+var errCallRefused = errors.New("the call would be refused: it may not use every token in its body")
 
 // isDocument reports whether a body is an object or a list of JSON.
 func isDocument(b []byte) bool {
@@ -218,7 +246,8 @@ func readHeaders(lines []string) (headers map[string]string, typed bool, err err
 	return headers, typed, nil
 }
 
-// printPreview prints a request as it would be written, and why it may be sent.
+// printPreview prints a request as it would be written, and why it may be sent
+// or not.
 func printPreview(w io.Writer, p api.ProxyPreview) {
 	printf(w, "%s %s\n", plain(p.Method), plain(p.URL))
 	for _, name := range slices.Sorted(maps.Keys(p.Headers)) {
@@ -232,11 +261,15 @@ func printPreview(w io.Writer, p api.ProxyPreview) {
 	}
 	printf(w, "\n")
 	for _, t := range p.Tokens {
-		by := "a plain permission"
-		if t.DecidedBy.Rule != nil {
-			by = "rule " + strconv.Itoa(*t.DecidedBy.Rule) + ", priority " + strconv.Itoa(t.DecidedBy.Priority)
+		by := "by a plain permission"
+		switch {
+		case t.DecidedBy.Rule != nil:
+			by = "by rule " + strconv.Itoa(*t.DecidedBy.Rule) + ", priority " + strconv.Itoa(t.DecidedBy.Priority)
+		case !t.Allowed:
+			by = "by no rule and no plain permission"
 		}
-		printf(w, "token %s (%s in %s): %s, by %s\n", plain(t.ID), plain(t.Type), plain(strings.Join(t.Containers, " ")), plain(t.Transform), by)
+		printf(w, "token %s (%s in %s): %s, %s; shown as a %s\n", plain(cmp.Or(t.ID, "with an id that could be a card number")), plain(t.Type),
+			plain(strings.Join(t.Containers, " ")), plain(cmp.Or(t.Transform, "refused")), by, plain(t.Shown))
 	}
 	for _, t := range []struct{ what, state string }{{"request", p.RequestTransform}, {"response", p.ResponseTransform}} {
 		if t.state != "" {

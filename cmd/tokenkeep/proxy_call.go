@@ -21,7 +21,9 @@ func proxyUpdateCommand() *cobra.Command {
 		Use: "update PROXY", Short: "Change a proxy by a merge patch and print it",
 		Long: `Reads a JSON object from standard input, or from a file. What it names is
 changed, null removes it, and what it does not name stays, the key always. It takes
-proxy:update and proxy:read.`,
+proxy:update and proxy:read.
+
+"application": null removes the application. From an open proxy nothing else does.`,
 		Example: `  echo '{"destination_url":"https://psp.example.com/v2"}' | tokenkeep proxy update PROXY`,
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
 	}
@@ -150,20 +152,33 @@ func printProxied(c *cobra.Command, p proxied) {
 	}
 }
 
+var errTwoApplications = &usageError{errors.New("give one of --application and --no-application")}
+
 // proxyReplaceCommand takes the flags of create.
 func proxyReplaceCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "replace PROXY", Short: "Change all of a proxy but its key, and print it",
 		Long: `Puts what is given in the place of what there was; what is left out returns to its
-default. It takes proxy:update.`,
-		Example: "  tokenkeep proxy replace PROXY --name payments --destination https://psp.example.com/v2",
-		Args:    cobra.ExactArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
+default. To change one thing, use 'proxy update'. It takes proxy:update.
+
+An open proxy that has an application keeps it only with --application, and loses
+it only with --no-application: then anyone with the proxy's key can use any token.`,
+		Example: `  tokenkeep proxy replace PROXY --name payments --destination https://psp.example.com/v2
+  tokenkeep proxy replace PROXY --name payments --destination https://psp.example.com/v2 --open --no-application`,
+		Args: cobra.ExactArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	read := proxyFlags(c)
+	none := c.Flags().Bool("no-application", false, "the proxy is to have no application, also when it is open")
 	return apiCommand(c, func(c *cobra.Command, call *client.Client, args []string) (any, error) {
 		in, err := read()
 		if err != nil {
 			return nil, err
+		}
+		if *none && in.ApplicationID != "" {
+			return nil, errTwoApplications
+		}
+		if *none {
+			in.Application = &api.ApplicationRef{} // null, written out
 		}
 		return call.Proxies.Replace(c.Context(), args[0], in)
 	}, showProxy)
@@ -179,6 +194,8 @@ func proxyFlags(c *cobra.Command) (read func() (api.WriteProxy, error)) {
 	open := c.Flags().Bool("open", false, "ask callers for no API key")
 	request := c.Flags().String("request-transform", "", "file with code that runs on each request (default: none)")
 	response := c.Flags().String("response-transform", "", "file with code that runs on each answer (default: none)")
+	c.Flags().StringVar(&in.RequestReactorID, "request-reactor", "", "id of a reactor that runs on each request in place of such code (default: none)")
+	c.Flags().StringVar(&in.ResponseReactorID, "response-reactor", "", "id of a reactor that runs on each answer in place of such code (default: none)")
 	config := c.Flags().String("config", "", "file with the configuration, a JSON object of texts (default: empty)")
 	application := c.Flags().String("application", "", "id of the application whose rights the code has, and callers without an API key (default: none)")
 	return func() (_ api.WriteProxy, err error) {
@@ -195,7 +212,7 @@ func proxyFlags(c *cobra.Command) (read func() (api.WriteProxy, error)) {
 			}
 		}
 		if *application != "" {
-			in.Application = &api.ApplicationRef{ID: *application}
+			in.ApplicationID = *application
 		}
 		return in, nil
 	}

@@ -46,10 +46,42 @@ func TestProxiesFromTheCommandLine(t *testing.T) {
 	if out := x.done("", "proxy", "get", made.ID, "--key"); out != made.Key+"\n" {
 		t.Errorf("proxy get --key printed %q", out)
 	}
+	var shaping api.Reactor
+	x.read(&shaping, "", "reactor", "deploy", code, "--name", "shape")
+	out = x.done("", "proxy", "create", "--name", "shaped", "--destination", "https://psp.example.com", "--request-reactor", shaping.ID, "--response-reactor", shaping.ID)
+	wantLine(t, out, `request reactor +`+shaping.ID)
+	wantLine(t, out, `response reactor +`+shaping.ID)
+	if got := given(t, "", "reactor", "delete", shaping.ID); got.code != 11 || !strings.Contains(got.err, "the reactor is in use; proxies that name it: 1") {
+		t.Errorf("reactor delete of one that a proxy names = %+v", got)
+	}
 	var rotated api.Proxy
 	x.read(&rotated, "", "proxy", "rotate-key", made.ID)
 	if rotated.ID != made.ID || rotated.Key == made.Key || rotated.Key == "" {
 		t.Errorf("proxy rotate-key = %+v", rotated)
+	}
+	for _, test := range []struct {
+		name, in string
+		args     []string
+		want     string // the application afterwards
+		exit     int
+		err      string
+	}{
+		{"left out", "", []string{"replace", made.ID, "--name", "payments", "--destination", "https://psp.example.com", "--open"}, application, 11, "require_auth false"},
+		{"a patch of the id", `{"application_id":null}`, []string{"update", made.ID}, application, 11, "require_auth false"},
+		{"something else", `{"name":"payments"}`, []string{"update", made.ID}, application, 0, ""},
+		{"kept", "", []string{"replace", made.ID, "--name", "payments", "--destination", "https://psp.example.com", "--open", "--application", application}, application, 0, ""},
+		{"kept and removed", "", []string{"replace", made.ID, "--name", "x", "--destination", "https://x.example", "--application", application, "--no-application"}, application, 2, "no-application"},
+		{"removed", "", []string{"replace", made.ID, "--name", "payments", "--destination", "https://psp.example.com", "--open", "--no-application"}, "", 0, ""},
+		{"a patch to another", `{"application_id":"` + application + `"}`, []string{"update", made.ID}, application, 0, ""},
+		{"a patch of null", `{"application":null}`, []string{"update", made.ID}, "", 0, ""},
+	} {
+		if got := given(t, test.in, append([]string{"proxy"}, test.args...)...); got.code != test.exit || !strings.Contains(got.err, test.err) {
+			t.Errorf("%s: proxy %s = %+v, want %d and %q", test.name, test.args[0], got, test.exit, test.err)
+		}
+		var now api.Proxy
+		if x.read(&now, "", "proxy", "get", made.ID); now.ApplicationID != test.want || now.RequireAuth {
+			t.Errorf("%s: the application is then %q, want %q", test.name, now.ApplicationID, test.want)
+		}
 	}
 	for name, test := range map[string]struct {
 		args []string
@@ -95,19 +127,27 @@ func TestACallIsTriedWithoutSendingIt(t *testing.T) {
 	out := x.done(`{"card": "{{ my-card | json: '$.number' }}",`+"\n\t"+`"x": 1}`, "proxy", "try", p.ID, "--as", application, "--path", "/charges", "--query", "dry=1",
 		"--header", "X-A: b:c", "--body-file", "-")
 	for _, line := range []string{
-		`POST ` + to.URL + `/charges\?dry=1`, `Content-Type: application/json`, `X-A: b:c`, `\{"card": "XXXXXXXXXXXX4242",`, `    "x": 1\}`,
-		`token my-card \(card in /pci/high/\): reveal, by .*`, `Nothing was sent\.`,
+		`POST ` + to.URL + `/charges\?dry=1`, `Content-Type: application/json`, `X-A: b:c`, `\{"card": "\[card\]",`, `    "x": 1\}`,
+		`token my-card \(card in /pci/high/\): reveal, by .*; shown as a placeholder`, `Nothing was sent\.`,
 	} {
 		wantLine(t, out, line)
 	}
 	var got api.ProxyPreview
 	x.read(&got, `["{{ my-card }}"]`, "proxy", "try", p.ID, "--as", application, "--method", "PUT", "--header", "content-type: text/plain", "--body-file", "-")
-	if got.Method != "PUT" || !strings.HasPrefix(got.Body, `["{"`) || !strings.Contains(got.Body, `"number":"XXXXXXXXXXXX4242"`) {
+	if got.Method != "PUT" || got.Body != `["[card]"]` || !got.Allowed {
 		t.Errorf("proxy try of a text = %+v", got)
 	}
 	out = x.done("", "proxy", "try", open.ID)
 	wantLine(t, out, `GET `+to.URL+`/`)
 	wantLine(t, out, `The request transform was not run\.`)
+	rules := mustWrite(t, filepath.Join(t.TempDir(), "rules.json"), `[{"container":"/bank/","transform":"reveal","permissions":["token:use"]}]`)
+	var none api.Application
+	x.read(&none, "", "application", "create", "none", "--type", "private", "--rules", rules)
+	refused := given(t, `["{{ my-card }}"]`, "proxy", "try", p.ID, "--as", none.ID, "--body-file", "-")
+	if refused.code != 11 || !strings.Contains(refused.err, "the call would be refused") {
+		t.Errorf("proxy try of a call that would be refused = %+v, want 11", refused)
+	}
+	wantLine(t, refused.out, `token my-card \(card in /pci/high/\): refused, by no rule and no plain permission; shown as a placeholder`)
 	if strings.Contains(out, planted) || sent.Load() != 0 {
 		t.Errorf("proxy try printed\n%s\nand sent %d requests", out, sent.Load())
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/client"
 	"github.com/tokenkeep/tokenkeep/internal/server"
 	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
+	"github.com/tokenkeep/tokenkeep/internal/waittest"
 	"github.com/tokenkeep/tokenkeep/test/runtimetest"
 )
 
@@ -49,7 +50,10 @@ func TestCodeRunsWithoutAServer(t *testing.T) {
 		"a known error":     {`const { BadRequestError } = require('tokenkeep/errors'); module.exports = async () => { throw new BadRequestError({ amount: ['is missing'] }) }`, nil, 13, "", "400 Bad Request: Bad Request\n    amount  is missing\n"},
 		"its own answer":    {`const { CustomHttpResponseError } = require('tokenkeep/errors'); module.exports = async () => { throw new CustomHttpResponseError({ status: 201, body: { a: 1 } }) }`, nil, 0, "\"a\": 1", "answered with 201"},
 		"its own refusal":   {`const { CustomHttpResponseError } = require('tokenkeep/errors'); module.exports = async () => { throw new CustomHttpResponseError({ status: 402, body: { a: 1 } }) }`, nil, 13, "\"a\": 1", "answered with 402"},
-		"a syntax error":    {`module.exports = async ( => {}`, nil, 13, "", "422"},
+		"the last status":   {`module.exports = async () => { throw { name: 'CustomHttpResponseError', status: 599, body: { a: 1 } } }`, nil, 13, "\"a\": 1", "answered with 599"},
+		"a status too low":  {`const { CustomHttpResponseError } = require('tokenkeep/errors'); module.exports = async () => { throw new CustomHttpResponseError({ status: 199 }) }`, nil, 13, "", "422 Unprocessable Entity: the status of a CustomHttpResponseError must be an integer from 200 to 599\n"},
+		"a syntax error":    {`module.exports = async ( => {}`, nil, 13, "", "422 Unprocessable Entity: the code does not parse: line 1, column 26: Unexpected token '=>'\n"},
+		"ends too early":    {"module.exports = async () => {\n  if (true) {", nil, 13, "", "422 Unprocessable Entity: the code does not parse: line 2, column 14: Unexpected end of input\n"},
 		"no function":       {`module.exports = 1`, nil, 13, "", "does not export a function"},
 		"another shape":     {`module.exports = async () => ({ row: 1 })`, nil, 13, "", "other than raw and tokenize"},
 		"an endless loop":   {`module.exports = async () => { for (;;); }`, []string{"--timeout", "3s"}, 13, "", "the code timed out"},
@@ -61,7 +65,11 @@ func TestCodeRunsWithoutAServer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := mustWrite(t, filepath.Join(t.TempDir(), "code.js"), test.code)
-			got := given(t, "", append([]string{"reactor", "run", file}, test.flags...)...)
+			var got result
+			waittest.Until(t, "the code starts within its time", func() bool {
+				got = given(t, "", append([]string{"reactor", "run", file}, test.flags...)...)
+				return !strings.Contains(got.err, "too much code is running")
+			})
 			if got.code != test.exit || !strings.Contains(got.out, test.out) || !strings.Contains(got.err, test.err) || strings.Contains(got.err, dir) {
 				t.Errorf("reactor run = %+v, want %d, %q and %q", got, test.exit, test.out, test.err)
 			}
@@ -101,7 +109,7 @@ func TestWatchRunsAgain(t *testing.T) {
 	}()
 	sees := func(in *output, what string) {
 		t.Helper()
-		eventually(t, what, func() bool { return strings.Contains(in.String(), what) })
+		waittest.Until(t, what, func() bool { return strings.Contains(in.String(), what) })
 	}
 	sees(&out, "first")
 	mustWrite(t, file, `module.exports = async () => { throw new Error('a second with a fault') }`)
@@ -246,9 +254,9 @@ func TestLogsOfAReactor(t *testing.T) {
 	go func() {
 		ended <- run(ctx, []string{"reactor", "logs", made.ID, "-f", "--limit", "1", "--interval", "20ms"}, strings.NewReader(""), &followed, &bytes.Buffer{})
 	}()
-	eventually(t, "the past is printed", func() bool { return strings.Contains(followed.String(), "saw 2") })
+	waittest.Until(t, "the past is printed", func() bool { return strings.Contains(followed.String(), "saw 2") })
 	invoke(3)
-	eventually(t, "the run is followed", func() bool {
+	waittest.Until(t, "the run is followed", func() bool {
 		return strings.Contains(followed.String(), "failed") && strings.Contains(followed.String(), "saw 3")
 	})
 	stop()

@@ -239,8 +239,8 @@ func TestReactorsAreRunFromTheCommandLine(t *testing.T) {
 		t.Errorf("reactor react printed %s", out)
 	}
 	file := mustWrite(t, filepath.Join(dir, "args.json"), args)
-	request := strings.TrimSpace(x.done("", "reactor", "react", made.ID, "--args", file, "--async", "--timeout", "20s"))
-	x.read(&got, "", "reactor", "result", made.ID, request, "--wait", "30s")
+	request := strings.TrimSpace(x.done("", "reactor", "react", made.ID, "--args", file, "--async", "--timeout", "210s"))
+	x.read(&got, "", "reactor", "result", made.ID, request, "--wait", "1h")
 	if compact(t, got.Raw) != `{"last4":"4242","to":"there"}` {
 		t.Errorf("reactor result = %s", got.Raw)
 	}

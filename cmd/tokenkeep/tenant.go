@@ -5,7 +5,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"net/url"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -57,7 +56,7 @@ func tenantListCommand() *cobra.Command {
 
 var (
 	errReally      = &usageError{errors.New("this destroys everything that the tenant holds: add --yes to do it")}
-	errWhichTenant = &usageError{errors.New("the id of the tenant is missing; self is the tenant of the key")}
+	errWhichTenant = &usageError{errors.New("the id or the name of the tenant is missing; self is the tenant of the key")}
 )
 
 func tenantDeleteCommand() *cobra.Command {
@@ -68,11 +67,12 @@ any copy that does not have the wrapped keysets. Its rows are removed in the
 background; the sealed batches of its log stay, for verification. There is no
 way back, so the command asks for --yes.
 
-The operator names a tenant of the server on --data. The word self instead is
-the tenant of the key, over the API; that takes tenant:delete.`,
-		Example: `  tokenkeep tenant delete TENANT --yes --data /var/lib/tokenkeep
+The operator names a tenant of the server on --data, by its id or its name. The
+word self instead is the tenant of the key, over the API; that takes
+tenant:delete.`,
+		Example: `  tokenkeep tenant delete acme --yes --data /var/lib/tokenkeep
   tokenkeep tenant delete self --yes --profile old-shop`,
-		Args: cobra.ExactArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
+		Args: cobra.ExactArgs(1), ValidArgsFunction: completeOneTenant,
 	}
 	yes := c.Flags().Bool("yes", false, "really delete it")
 	connect := apiFlags(c)
@@ -91,7 +91,10 @@ the tenant of the key, over the API; that takes tenant:delete.`,
 				err = call.Tenant.Delete(c.Context())
 			}
 		default:
-			err = socket(c).Call(c.Context(), http.MethodDelete, "/tenants/"+url.PathEscape(args[0]), nil, nil)
+			var id string
+			if id, err = tenantID(c, socket(c), args[0]); err == nil {
+				err = socket(c).Call(c.Context(), http.MethodDelete, tenantPath(id), nil, nil)
+			}
 		}
 		if err != nil {
 			return err

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tokenkeep/tokenkeep/internal/waittest"
 )
 
 // issue writes a new certificate with the serial number, and its key.
@@ -55,11 +57,11 @@ func TestSIGHUPTakesOverTheTLSFiles(t *testing.T) {
 	}
 	issue(t, cert, key, 2)
 	p.signal(syscall.SIGHUP)
-	eventually(t, "the new certificate is served", func() bool { return served() == 2 })
+	waittest.Until(t, "the new certificate is served", func() bool { return served() == 2 })
 
 	mustWrite(t, cert, planted)
 	p.signal(syscall.SIGHUP)
-	eventually(t, "the log tells of the broken file", func() bool { return strings.Contains(p.errOut.String(), "the TLS files were not taken over") })
+	waittest.Until(t, "the log tells of the broken file", func() bool { return strings.Contains(p.errOut.String(), "the TLS files were not taken over") })
 	if got := served(); got != 2 {
 		t.Errorf("with a broken file: serial %d, want the old one to stay", got)
 	}

@@ -22,6 +22,18 @@ func tokenCommand() *cobra.Command {
 		tokenCreateCommand(), tokenGetCommand(), tokenListCommand(), tokenUpdateCommand(), tokenDeleteCommand(), tokenSearchCommand())
 }
 
+// atMostFlag lets a read of tokens ask for less than the rules allow.
+func atMostFlag(c *cobra.Command) (options func() []client.CallOption) {
+	transform := c.Flags().String("transform", "", "show at most this: mask or redact (default: what the key's access allows)")
+	_ = c.RegisterFlagCompletionFunc("transform", cobra.FixedCompletions([]string{"mask", "redact", "reveal"}, cobra.ShellCompDirectiveNoFileComp))
+	return func() []client.CallOption {
+		if !c.Flags().Changed("transform") {
+			return nil
+		}
+		return []client.CallOption{client.AtMost(*transform)}
+	}
+}
+
 // completeTypes lets shells complete the names of types.
 func completeTypes(c *cobra.Command) {
 	var names []string
@@ -114,8 +126,9 @@ func tokenGetCommand() *cobra.Command {
 		Example: "  tokenkeep token get my-card --json",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
 	}
+	atMost := atMostFlag(c)
 	return apiCommand(c, func(c *cobra.Command, call *client.Client, args []string) (any, error) {
-		return call.Tokens.Get(c.Context(), args[0])
+		return call.Tokens.Get(c.Context(), args[0], atMost()...)
 	}, showToken)
 }
 
@@ -147,13 +160,14 @@ func tokenListCommand() *cobra.Command {
 	c.Flags().StringVar(&f.Container, "container", "", "only tokens of this container; with * behind it, or of one under it")
 	c.Flags().StringVar(&f.Fingerprint, "fingerprint", "", "only tokens of this fingerprint")
 	limit := limitFlag(c)
+	atMost := atMostFlag(c)
 	return apiCommand(c, func(c *cobra.Command, call *client.Client, _ []string) (any, error) {
 		var err error
 		if f.Metadata, err = pairs(*metadata, errPair); err != nil {
 			return nil, err
 		}
 		return gather(c, *limit, func(start string, size int) (api.ListFrom[api.Token], error) {
-			return call.Tokens.PageFrom(c.Context(), f, start, size)
+			return call.Tokens.PageFrom(c.Context(), f, start, size, atMost()...)
 		})
 	}, showTokens)
 }
@@ -244,6 +258,7 @@ whose values are not for the eyes of every process.
 		Args: cobra.MaximumNArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	limit := limitFlag(c)
+	atMost := atMostFlag(c)
 	return apiCommand(c, func(c *cobra.Command, call *client.Client, args []string) (any, error) {
 		var query string
 		if len(args) > 0 {
@@ -259,7 +274,7 @@ whose values are not for the eyes of every process.
 			query = strings.TrimSpace(string(b))
 		}
 		return gather(c, *limit, func(start string, size int) (api.ListFrom[api.Token], error) {
-			return call.Tokens.SearchPageFrom(c.Context(), query, start, size)
+			return call.Tokens.SearchPageFrom(c.Context(), query, start, size, atMost()...)
 		})
 	}, showTokens)
 }

@@ -119,8 +119,9 @@ func TestEveryAttributeOfATokenHasAFlag(t *testing.T) {
 	x := openTill(t)
 	file := mustWrite(t, filepath.Join(t.TempDir(), "value.json"), `{"n": 1.50, "s": "abc"}`)
 	var made, again, got api.Token
-	x.read(&made, "", "token", "create", "--type", "token", "--data-file", file, "--container", "/a/", "--container", "/b/c/", "--mask", `{"n":"{{ data.s | reveal_last: 1 }}"}`,
-		"--search-index", "{{ data.s }}", "--fingerprint-expression", "{{ data.n }}", "--expires-at", "2099-12-31T00:00:00+01:00")
+	attributes := []string{"token", "create", "--type", "token", "--data-file", file, "--container", "/a/", "--container", "/b/c/", "--mask", `{"n":"{{ data.s | reveal_last: 1 }}"}`,
+		"--search-index", "{{ data.s }}", "--fingerprint-expression", "{{ data.n }}", "--expires-at", "2099-12-31T00:00:00+01:00"}
+	x.read(&made, "", attributes...)
 	if compact(t, made.Data) != `{"n":"XXc"}` || fmt.Sprint(made.Containers) != "[/a/ /b/c/]" || made.SearchIndexes[0] != "{{ data.s }}" ||
 		made.FingerprintExpression != "{{ data.n }}" || made.ExpiresAt != "2099-12-31T00:00:00.000000+01:00" {
 		t.Errorf("token create gave %+v", made)
@@ -129,7 +130,7 @@ func TestEveryAttributeOfATokenHasAFlag(t *testing.T) {
 	if compact(t, got.Data) != `{"n":1.50,"s":"abc"}` {
 		t.Errorf("token get gave %s: the number lost its text", got.Data)
 	}
-	x.read(&again, "", "token", "create", "--type", "token", "--data-file", file, "--fingerprint-expression", "{{ data.n }}", "--deduplicate")
+	x.read(&again, "", append(attributes, "--deduplicate")...)
 	if again.ID != made.ID {
 		t.Error("token create --deduplicate made another token")
 	}
@@ -272,7 +273,7 @@ func TestMistakesWithTokensAreToldInOneSentence(t *testing.T) {
 
 		"a bad card":            {`{"number":"` + planted + `1","cvc":"` + planted + `"}`, []string{"token", "create", "--type", "card"}, 11, "data.cvc must be three or four digits; data.number must be a string of 12 to 19 digits with a right check digit"},
 		"a card for a type":     {"1", []string{"token", "create", "--type", planted}, 11, "type is not a type of tokens"},
-		"a card for an id":      {planted, []string{"token", "create", "--type", "card_number", "--text", "--id", planted}, 11, "id must not be the value that is to be protected, nor hold a card number of it"},
+		"a card for an id":      {planted, []string{"token", "create", "--type", "card_number", "--text", "--id", planted}, 11, "id must not be the protected value, hold 12 or more digits of it, or look like a card number"},
 		"a card for a token":    {"", []string{"token", "get", planted}, 11, "no such token"},
 		"a patch of an array":   {`["` + planted + `"]`, []string{"token", "update", planted}, 11, "the body must be a JSON object"},
 		"nothing to update":     {`{}`, []string{"token", "update", planted}, 11, "no such token"},

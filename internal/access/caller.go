@@ -17,6 +17,7 @@ type Caller struct {
 	kind        kind
 	tenant      string
 	application string
+	key         string // the id of the application's key that was presented
 	session     string
 	class       ApplicationType
 	own         Grant
@@ -37,10 +38,30 @@ const (
 	kindProxy
 )
 
-// Origin is where a request came from, for the log.
+// Origin is where a request came from, for the log, and what limits it.
 type Origin struct {
 	TraceID string
 	Address string // of the client
+	Meter   Meter  // nil outside a request: nothing is limited
+}
+
+// Meter limits what one request may use. Services charge it through the caller
+// before they do the work. Its errors are faults.
+type Meter interface {
+	// Tokens charges the tokens that a request accesses to the rate limits of
+	// its caller.
+	Tokens(n int) error
+	// Memory charges bytes to a tenant until the request ends. A negative number
+	// gives bytes back, and never fails.
+	Memory(tenant string, n int64) error
+}
+
+// ChargeMemory charges bytes to a tenant until the request ends.
+func (o Origin) ChargeMemory(tenant string, n int64) error {
+	if o.Meter == nil {
+		return nil
+	}
+	return o.Meter.Memory(tenant, n)
 }
 
 // NewApplication is a caller with an application's own key. Whatever the grant
@@ -51,9 +72,8 @@ func NewApplication(tenant, id string, t ApplicationType, g Grant) Caller {
 
 // NewSession is a caller with a session's key: own is what the session was
 // granted, maker what the private application that authorized it may do now.
-// application is the public one that made the session. A session that nobody
-// has authorized yet has the zero Grant, and one whose maker is gone or has
-// expired has it as maker: both may do nothing.
+// application is the public one that made the session. Either grant may be zero:
+// then the session may do nothing.
 func NewSession(tenant, application, session string, own, maker Grant) Caller {
 	c := NewUncappedSession(tenant, application, session, own)
 	c.maker, c.capped = maker.limitedTo(privatePermissions), true
@@ -91,6 +111,13 @@ func (c Caller) WithOrigin(o Origin) Caller {
 	return c
 }
 
+// WithKey returns the caller with the id of the application's key that it
+// presented.
+func (c Caller) WithKey(id string) Caller {
+	c.key = id
+	return c
+}
+
 // Tenant returns the tenant in which the caller acts.
 func (c Caller) Tenant() string { return c.tenant }
 
@@ -98,6 +125,10 @@ func (c Caller) Tenant() string { return c.tenant }
 // application, and for a session the public application that made it. The
 // system and anonymous callers have none.
 func (c Caller) Application() string { return c.application }
+
+// Key returns the id of the application's key that the caller presented. It is
+// "" for sessions, and for whatever acts for an application without its key.
+func (c Caller) Key() string { return c.key }
 
 // Session returns the session's id; "" for others.
 func (c Caller) Session() string { return c.session }
@@ -120,6 +151,18 @@ func (c Caller) ActorType() string {
 // Origin returns where the request came from.
 func (c Caller) Origin() Origin { return c.origin }
 
+// ChargeTokens charges tokens that the caller is about to access, whether or
+// not it may, to its rate limits.
+func (c Caller) ChargeTokens(n int) error {
+	if c.origin.Meter == nil || n <= 0 {
+		return nil
+	}
+	return c.origin.Meter.Tokens(n)
+}
+
+// ChargeMemory charges bytes that the request needs to the caller's tenant.
+func (c Caller) ChargeMemory(n int64) error { return c.origin.ChargeMemory(c.tenant, n) }
+
 // Decide says whether the caller may do something to one target. The
 // permission is needed on each container, and the least revealing transform
 // counts; a session also needs what its maker may do.
@@ -137,6 +180,15 @@ func (c Caller) Explain(p Permission, target Target) (Decision, []Step) {
 // it is what even the least favoured of them is allowed.
 func (c Caller) DecideContainers(p Permission, containers []string) Decision {
 	return c.Decide(p, Target{Containers: containers})
+}
+
+// DecideEverywhere is DecideContainers for all tokens of the tenant at once. ok
+// is false when the answer is not the same for all of them.
+func (c Caller) DecideEverywhere(p Permission) (d Decision, ok bool) {
+	if !c.own.uniform(p) || c.capped && !c.maker.uniform(p) {
+		return Decision{}, false
+	}
+	return c.DecideContainers(p, []string{"/"}), true
 }
 
 // Require returns nil when the caller holds a permission, and a *Denial
@@ -207,10 +259,14 @@ func (c Caller) RequireType(t ApplicationType) error {
 func (c Caller) known() bool { return c.kind != 0 && c.tenant != "" }
 
 func (c Caller) decide(p Permission, target Target, t *trace) Decision {
+	d := Decision{Permission: p}
+	if target.Type != "" {
+		d.entity = Entity{target.Type, target.ID}
+	}
 	refuse := func(reason Reason) Decision {
-		step := Step{Rule: NoRule, Reason: reason}
-		t.add(step)
-		return Decision{Permission: p, By: step}
+		d.By = Step{Rule: NoRule, Reason: reason}
+		t.add(d.By)
+		return d
 	}
 	if !c.known() {
 		return refuse(CannotHold)
@@ -220,12 +276,12 @@ func (c Caller) decide(p Permission, target Target, t *trace) Decision {
 			return refuse(WrongTarget)
 		}
 		possible, by := c.combine(p, "", "", t)
-		return Decision{Permission: p, Transform: possible.least(), By: by}
+		d.Transform, d.By = possible.least(), by
+		return d
 	}
 	if len(target.Containers) == 0 {
 		return refuse(WrongTarget)
 	}
-	d := Decision{Permission: p}
 	all := only(Reveal)
 	for i, container := range target.Containers {
 		if !isContainer(container) {

@@ -114,6 +114,9 @@ func TestCallersSayWhoTheyAre(t *testing.T) {
 			if fmt.Sprint(got) != fmt.Sprint(want) {
 				t.Errorf("says %q, want %q", got, want)
 			}
+			if keyed := c.WithKey("k"); keyed.Key() != "k" || c.Key() != "" {
+				t.Errorf("WithKey gave %q and left %q", keyed.Key(), c.Key())
+			}
 			if c.Origin() != origin || test.caller.Origin() != (access.Origin{}) {
 				t.Errorf("WithOrigin gave %+v and left %+v", c.Origin(), test.caller.Origin())
 			}

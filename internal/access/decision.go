@@ -25,7 +25,8 @@ func (t Transform) String() string {
 	return transformNames[t]
 }
 
-func parseTransform(name string) (Transform, bool) {
+// ParseTransform returns the transform of a word.
+func ParseTransform(name string) (Transform, bool) {
 	for t := Redact; t <= Reveal; t++ {
 		if t.String() == name {
 			return t, true
@@ -41,6 +42,9 @@ type Target struct {
 	// unknown, and the answer is one that holds whatever the id is.
 	ID         string
 	Containers []string
+	// Type is the type of a token that exists. A refusal is then about this
+	// token. It stays empty while the id is only what a caller has chosen.
+	Type string
 }
 
 // Decision is the answer to: may this caller do that, and what does it show?
@@ -57,17 +61,24 @@ type Decision struct {
 	// By is the step that settled it: of several containers, and of a session
 	// and its maker, the one that allows least.
 	By Step
+	// entity is the target, when it is a token that exists.
+	entity Entity
 }
 
 // Allowed reports whether the operation may be done.
 func (d Decision) Allowed() bool { return d.Transform != Nothing }
 
-// Err returns nil when the operation is allowed, and a *Denial otherwise.
+// Err returns nil when the operation is allowed, and a *Denial otherwise: about
+// the token, where the target was one that exists.
 func (d Decision) Err() error {
 	if d.Allowed() {
 		return nil
 	}
-	return denial(d.Permission)
+	err := denial(d.Permission)
+	if d.entity.ID == "" {
+		return err
+	}
+	return About(err, d.entity)
 }
 
 // Step is a look at one rule, or at the plain permissions, for one container.

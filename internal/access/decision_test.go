@@ -168,6 +168,33 @@ func TestDecideContainersSaysWhenTheIDWouldTell(t *testing.T) {
 	}
 }
 
+func TestDecideEverywhereHoldsForAllTokensOrSaysNothing(t *testing.T) {
+	plain, all := grant(t, `[]`, "token:read"), grant(t, list(rule("/", "reveal", "token:read")))
+	tests := map[string]struct {
+		caller access.Caller
+		want   access.Transform
+		ok     bool
+	}{
+		"plain permissions":                {access.NewUncappedSession("t", "a", "s", plain), access.Mask, true},
+		"a rule about all containers":      {access.NewUncappedSession("t", "a", "s", all), access.Reveal, true},
+		"a permission that is not held":    {access.NewUncappedSession("t", "a", "s", grant(t, `[]`, "token:use")), access.Nothing, true},
+		"a rule about one container":       {access.NewUncappedSession("t", "a", "s", grant(t, list(rule("/a/", "redact", "token:read"), rule("/", "reveal", "token:read")))), access.Nothing, false},
+		"a rule that is never asked":       {access.NewUncappedSession("t", "a", "s", grant(t, list(rule("/", "reveal", "token:read"), rule("/a/", "redact", "token:read")))), access.Reveal, true},
+		"a rule about another permission":  {access.NewUncappedSession("t", "a", "s", grant(t, list(rule("/a/", "redact", "token:use")), "token:read")), access.Mask, true},
+		"a rule about ids":                 {access.NewUncappedSession("t", "a", "s", grant(t, list(ruleWith(when("id", "equals", "x"), "reveal", "token:read")), "token:read")), access.Nothing, false},
+		"a session whose maker may less":   {access.NewSession("t", "a", "s", all, plain), access.Mask, true},
+		"a session whose maker has a rule": {access.NewSession("t", "a", "s", all, grant(t, list(rule("/a/", "reveal", "token:read")))), access.Nothing, false},
+		"nobody":                           {access.Caller{}, access.Nothing, true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if d, ok := test.caller.DecideEverywhere(access.TokenRead); ok != test.ok || d.Transform != test.want {
+				t.Errorf("DecideEverywhere = %+v, %v; want %q, %v", d, ok, test.want, test.ok)
+			}
+		})
+	}
+}
+
 func TestTheDecisionNamesWhatSettledIt(t *testing.T) {
 	own := list(rule("/a/", "reveal", "token:read token:use"), rule("/b/", "redact", "token:read token:use"))
 	tests := map[string]struct {

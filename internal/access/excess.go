@@ -76,7 +76,7 @@ func (c Caller) RequireToGrant(g Grant) error {
 		return err
 	}
 	if excess, found := PlainExcess(g, c.own); found {
-		return &Denial{permission: excess.Permission, fault: excessFaults[excess.Permission][excess.Lack]}
+		return Refuse(excess.Permission, excessFaults[excess.Permission][excess.Lack])
 	}
 	return nil
 }

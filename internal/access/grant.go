@@ -58,7 +58,7 @@ func NewGrant(permissions []string, rules []Rule) (Grant, error) {
 	}
 	t := &terms{plain: parsed(permissions), rules: make([]rule, 0, len(rules))}
 	for i, r := range rules {
-		transform, _ := parseTransform(r.Transform)
+		transform, _ := ParseTransform(r.Transform)
 		made := rule{
 			position:    i,
 			priority:    *r.Priority,
@@ -112,6 +112,17 @@ func (g Grant) plain() permissionSet {
 		return 0
 	}
 	return g.terms().plain
+}
+
+// uniform reports whether the grant says the same about a permission on every
+// token: no rule carries it, or the first that does is about all containers.
+func (g Grant) uniform(p Permission) bool {
+	for _, r := range g.rules() {
+		if r.permissions.has(p) {
+			return r.container == "/"
+		}
+	}
+	return true
 }
 
 // containers yields "/" and every container that a rule names. What a grant

@@ -267,6 +267,9 @@ func checkContainers(t *testing.T, n int, c access.Caller, p access.Permission, 
 	case !d.DependsOnID && got != worst, least(got, worst) != got:
 		t.Fatalf("grant %d: %s on %v = %+v for all, but the ids have %v\nown %s\nmaker %s", n, p, containers, d, answers, own, maker)
 	}
+	if all, ok := c.DecideEverywhere(p); ok && (answer(all) != worst || !same) {
+		t.Fatalf("grant %d: %s everywhere = %s, but on %v the ids have %v\nown %s\nmaker %s", n, p, answer(all), containers, answers, own, maker)
+	}
 	if err := c.Require(p, containers...); (err == nil) != d.Allowed() {
 		t.Fatalf("grant %d: Require(%s, %v) = %v, while it is decided %+v", n, p, containers, err, d)
 	}

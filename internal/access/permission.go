@@ -14,7 +14,7 @@ type ApplicationType string
 const (
 	Public     ApplicationType = "public"     // in browsers and apps of customers
 	Private    ApplicationType = "private"    // on servers of the tenant
-	Management ApplicationType = "management" // administers the tenant, sees no tokens
+	Management ApplicationType = "management" // administers the tenant, holds no permission on tokens
 )
 
 // ParseApplicationType finds the type of that name.

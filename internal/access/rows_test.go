@@ -141,6 +141,12 @@ func meetTheOracle(t *testing.T, d *directory.Service, sessions int) {
 				t.Fatalf("session %d, change %d: %v %v", n, change, err, fault.Of(err).Fields())
 			}
 			c, err := d.Authenticate(ctx, session.Key)
+			if change == 2 {
+				if !errors.Is(err, fault.Unauthenticated) || c.Tenant() != "" {
+					t.Fatalf("session %d, without its maker: Authenticate = %v, want a refusal", n, err)
+				}
+				err = nil // and the zero caller may do nothing
+			}
 			if err != nil {
 				t.Fatalf("session %d: Authenticate = %v", n, err)
 			}

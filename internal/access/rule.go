@@ -108,7 +108,7 @@ func (n normalizer) rule(path string, r Rule) Rule {
 	if utf8.RuneCountInString(r.Description) > maxDescription {
 		n.faults.Add(path+".description", "is too long")
 	}
-	if _, ok := parseTransform(r.Transform); !ok {
+	if _, ok := ParseTransform(r.Transform); !ok {
 		n.faults.Add(path+".transform", "must be redact, mask or reveal")
 	}
 	if len(r.Permissions) == 0 {

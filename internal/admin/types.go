@@ -3,6 +3,8 @@ package admin
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/tokenkeep/tokenkeep/internal/limit"
 )
 
 // KeyStatus tells which keys there are and what they are used for.
@@ -50,6 +52,11 @@ type Status struct {
 	// Outdated says that a newer release has changed the database, and that this
 	// server goes on until it is replaced.
 	Outdated bool `json:"outdated,omitempty"`
+	// KMS is what is wrong with the KMS that holds the key-encryption key; empty
+	// when nothing is.
+	KMS string `json:"kms,omitempty"`
+	// LimitsReached are the limits that callers reached within the last hour.
+	LimitsReached []limit.Reached `json:"limits_reached,omitempty"`
 }
 
 // Swept is how much a sweep removed: expired tokens and sessions, and

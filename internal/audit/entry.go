@@ -42,7 +42,8 @@ type EntityType struct {
 	noun string
 }
 
-// The entity types that are not tokens, by name for the services that log them.
+// The entity types by name, for the services that log them. Tokens are logged
+// under their own types, one of which is Token.
 const (
 	Application = "application"
 	Key         = "key"
@@ -51,6 +52,7 @@ const (
 	Reactor     = "reactor"
 	Session     = "session"
 	Tenant      = "tenant"
+	Token       = "token"
 )
 
 // entityTypes are in the order of their values.
@@ -67,7 +69,7 @@ var entityTypes = []EntityType{
 	{Session, "Session", "Session"},
 	{"social_security_number", "Social Security Number", "Token"},
 	{Tenant, "Tenant", "Tenant"},
-	{"token", "Token", "Token"},
+	{Token, "Token", "Token"},
 	{"us_bank_account_number", "US Bank Account Number", "Token"},
 	{"us_bank_routing_number", "US Bank Routing Number", "Token"},
 }
@@ -90,6 +92,12 @@ func Entry(c access.Caller, now time.Time, entityType, entityID string, op Opera
 	return EntryBy(c, now, entityType, entityID, op, "")
 }
 
+// EntryPart is an entry whose message names the part of the entity that it is
+// about: "Reactor result retrieved". The part is a constant of the program.
+func EntryPart(c access.Caller, now time.Time, entityType, entityID, part string, op Operation) store.LogEntry {
+	return entry(c, now, entityType, entityID, op, outcomeAllowed, nounOf(entityType)+" "+part+" "+past[op])
+}
+
 // EntryBy is an entry whose message says through what it happened: "Token used
 // by proxy". The words are constants of the program.
 func EntryBy(c access.Caller, now time.Time, entityType, entityID string, op Operation, by string) store.LogEntry {
@@ -100,10 +108,28 @@ func EntryBy(c access.Caller, now time.Time, entityType, entityID string, op Ope
 	return entry(c, now, entityType, entityID, op, outcomeAllowed, message)
 }
 
+// EntryThat is an entry with words of its own after the noun: "Token mask
+// changed". They are constants of the program.
+func EntryThat(c access.Caller, now time.Time, entityType, entityID string, op Operation, what string) store.LogEntry {
+	return entry(c, now, entityType, entityID, op, outcomeAllowed, nounOf(entityType)+" "+what)
+}
+
+// Replayed is the entry for a stored result about an entity that was given out
+// again: "Token result replayed".
+func Replayed(c access.Caller, now time.Time, entityType, entityID string) store.LogEntry {
+	return entry(c, now, entityType, entityID, Read, outcomeAllowed, nounOf(entityType)+" result replayed")
+}
+
 // Expired is the entry for something that the program itself removed because
 // its time was over.
 func Expired(tenant string, now time.Time, entityType, entityID string) store.LogEntry {
 	return entry(access.NewSystem(tenant), now, entityType, entityID, Delete, outcomeAllowed, nounOf(entityType)+" expired")
+}
+
+// JobCancelled is the entry for a queued job of a reactor that was removed before
+// it ran, because the caller that requested it may no longer run the reactor.
+func JobCancelled(c access.Caller, now time.Time, reactor string) store.LogEntry {
+	return entry(c, now, Reactor, reactor, Update, outcomeDenied, nounOf(Reactor)+" job cancelled")
 }
 
 func entry(c access.Caller, now time.Time, entityType, entityID string, op Operation, outcome, message string) store.LogEntry {

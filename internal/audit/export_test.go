@@ -11,6 +11,8 @@ var (
 // The bounds that tests go beyond.
 const (
 	MaxBatch       = maxBatch
+	MaxTurn        = maxTurn
+	Sealers        = sealers
 	PageSize       = pageSize
 	RefusedBurst   = refusedBurst
 	RefusedEvery   = refusedEvery

@@ -14,65 +14,76 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
 
-// Attempt says more of what a refused caller wanted than the denial does.
-// Empty parts come from the permission that was missing.
-type Attempt struct {
-	EntityType string
-	// EntityID is set only when the entity is known to exist: what else stands
-	// where an id should be was brought by the caller, and may be anything.
-	EntityID  string
-	Operation Operation
-}
-
 // refusedTimeout bounds how long a refusal waits for its entry.
 const refusedTimeout = 5 * time.Second
 
-// Refused makes an entry for something that was denied: err holds an
-// *access.Denial, other errors make none. It is called once for each request,
-// where the answer is made. The entries of one application and all of its
-// sessions are bounded, because anyone with a public key can make sessions; an
-// entry that is left out, for that or because the tenant is gone, is counted. A
-// failure to write is logged and changes nothing for the caller, who is refused
-// anyway.
+// Refused logs something that was denied: err holds an *access.Denial, other
+// errors make no entry. It is called once for each request, before the response
+// is written. The denial names the entities that it was about; when it names none, the
+// one in the path of the call is looked up, and named if it exists. The look-up
+// is part of the transaction that writes the entry and is made whether or not
+// there is such an entity, so the caller cannot tell by the time it takes.
+//
+// The entries of one application and all of its sessions are bounded, because
+// anyone with a public key can make sessions; an entry that is left out, for
+// that or because the tenant is gone, is counted. A failure to write is logged
+// and changes nothing for the caller, who is refused anyway.
 func (s *Service) Refused(ctx context.Context, c access.Caller, err error, a Attempt) {
 	var denial *access.Denial
 	if c.Tenant() == "" || !errors.As(err, &denial) {
 		return
 	}
-	now := s.now()
-	if !s.refused.allow(refusedCaller{c.Tenant(), c.Application()}, now) {
-		s.refused.suppressed.Inc()
+	now, entities := s.now(), denial.Entities()
+	allowed := s.refused.allow(refusedCaller{c.Tenant(), c.Application()}, now, max(1, len(entities)))
+	if allowed == 0 {
 		return
 	}
-	entry := deniedEntry(c, now, denial.Permission(), a)
 	// Whoever hangs up early is still logged.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), refusedTimeout)
 	defer cancel()
-	err = s.store.Update(ctx, c.Tenant(), func(tx store.Tx) error { return tx.AppendLog(ctx, entry) })
+	err = s.store.Update(ctx, c.Tenant(), func(tx store.Tx) error {
+		about := entities
+		if len(about) == 0 {
+			named, err := a.find(ctx, tx, denial.Permission(), now)
+			if err != nil {
+				return err
+			}
+			about = []access.Entity{named}
+		}
+		var entries []store.LogEntry
+		for _, e := range about[:allowed] {
+			entries = append(entries, deniedEntry(c, now, denial.Permission(), e, a))
+		}
+		return tx.AppendLog(ctx, entries...)
+	})
 	if errors.Is(err, store.ErrNoTenant) {
-		s.refused.suppressed.Inc() // the tenant was deleted meanwhile: there is no log
+		s.refused.suppressed.Add(float64(allowed)) // the tenant was deleted meanwhile: there is no log
 		return
 	}
 	if err != nil {
-		s.refused.failed.Inc()
+		s.refused.failed.Add(float64(allowed))
 		s.log.Error("a refused attempt could not be logged", "tenant", c.Tenant(), "error", err)
 		return
 	}
-	s.refused.written.Inc()
+	s.refused.written.Add(float64(allowed))
 }
 
-// deniedEntry is the entry for a refused attempt: "Token read denied".
-func deniedEntry(c access.Caller, now time.Time, p access.Permission, a Attempt) store.LogEntry {
+// deniedEntry is the entry for a refused attempt: "Token read denied". Parts of
+// the entity that are not known come from the permission.
+func deniedEntry(c access.Caller, now time.Time, p access.Permission, e access.Entity, a Attempt) store.LogEntry {
 	entity, op, word := wanted(p)
-	if a.EntityType != "" {
-		entity = a.EntityType
+	if e.Type != "" {
+		entity = e.Type
 	}
-	if a.Operation != "" {
+	if a.Operation != "" && entity == a.Entity {
 		op, word = a.Operation, string(a.Operation)
 	}
-	id := a.EntityID
+	id := e.ID
 	if id == "" {
 		id = Many
+		if entity == Tenant {
+			id = c.Tenant()
+		}
 	}
 	return entry(c, now, entity, id, op, outcomeDenied, nounOf(entity)+" "+word+" denied")
 }
@@ -124,7 +135,7 @@ type refusedBucket struct {
 func newRefusals(r prometheus.Registerer) *refusals {
 	total := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tokenkeep_audit_refused_attempts_total",
-		Help: "Refused attempts of known callers, by what became of their log entry.",
+		Help: "Log entries for refused attempts of known callers, by what became of them.",
 	}, []string{"entry"})
 	if r != nil {
 		r.MustRegister(total)
@@ -135,8 +146,9 @@ func newRefusals(r prometheus.Registerer) *refusals {
 	}
 }
 
-// allow takes one entry from the caller's bucket.
-func (r *refusals) allow(c refusedCaller, now time.Time) bool {
+// allow takes up to n entries from the caller's bucket, and counts those that
+// it does not have.
+func (r *refusals) allow(c refusedCaller, now time.Time, n int) (allowed int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := r.buckets[c]
@@ -149,5 +161,9 @@ func (r *refusals) allow(c refusedCaller, now time.Time) bool {
 		r.buckets[c] = e
 	}
 	r.recent.MoveToFront(e)
-	return e.Value.(*refusedBucket).limiter.AllowN(now, 1)
+	for allowed < n && e.Value.(*refusedBucket).limiter.AllowN(now, 1) {
+		allowed++
+	}
+	r.suppressed.Add(float64(n - allowed))
+	return allowed
 }

@@ -19,7 +19,8 @@ import (
 // which other commits wait; hence its size.
 const (
 	maxBatch   = 256 // entries
-	maxRound   = 512 // batches of one tenant before others get their turn
+	maxRound   = 512 // batches of one tenant in a round
+	maxTurn    = 8   // batches of one tenant before the others get their turn
 	sealPage   = 256 // tenants that are looked up at once
 	sealers    = 4   // tenants that are sealed at once: their commits share a sync
 	lastSeal   = 10 * time.Second
@@ -84,19 +85,19 @@ func (s *Sealer) Run(ctx context.Context) {
 	for {
 		select {
 		case <-ticker.C:
-			missing = s.round(ctx, missing)
+			missing = s.sealRound(ctx, missing)
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastSeal)
 			defer cancel()
-			s.round(last, missing)
+			s.sealRound(last, missing)
 			return
 		}
 	}
 }
 
-// round seals once and logs what went wrong, once for all tenants. It returns
+// sealRound seals once and logs what went wrong, once for all tenants. It returns
 // how many entries are missing; that is said when it changes.
-func (s *Sealer) round(ctx context.Context, before int64) (missing int64) {
+func (s *Sealer) sealRound(ctx context.Context, before int64) (missing int64) {
 	sealed, err := s.SealAll(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -110,80 +111,112 @@ func (s *Sealer) round(ctx context.Context, before int64) (missing int64) {
 	return sealed.Missing
 }
 
-// SealAll seals what waits in the logs of all tenants. A tenant that fails
-// does not keep the others waiting; the error is that of the first, with how
-// many failed.
+// SealAll seals what waits in the logs of all tenants, which take turns: one
+// with a long log does not keep the others waiting. Neither does one that fails;
+// the error is that of the first, with how many failed.
 func (s *Sealer) SealAll(ctx context.Context) (Sealed, error) {
-	var (
-		mu       sync.Mutex // guards the three below
-		all      Sealed
-		failed   int
-		firstErr error
-	)
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	turns := make(chan struct{}, sealers)
+	r := round{sealer: s, turns: make(chan struct{}, sealers)}
+	defer r.running.Wait()
 	for after := ""; ; {
 		tenants, err := s.store.AllTenants().UnsealedTenants(ctx, after, sealPage)
 		if err != nil {
 			return Sealed{}, fmt.Errorf("audit: look for entries to seal: %w", err)
 		}
 		for _, tenant := range tenants {
-			turns <- struct{}{}
-			wg.Go(func() {
-				defer func() { <-turns }()
-				sealed, err := s.SealTenant(ctx, tenant)
-				mu.Lock()
-				defer mu.Unlock()
-				all.add(sealed)
-				if err != nil {
-					failed++
-					firstErr = cmp.Or(firstErr, err)
-					s.failures.Inc()
-				}
-			})
+			r.begin(ctx, tenant)
 			after = tenant
 		}
 		if len(tenants) < sealPage {
 			break
 		}
 	}
-	wg.Wait()
-	if failed > 0 {
-		return all, fmt.Errorf("audit: %d tenants: %w", failed, firstErr)
+	r.running.Wait()
+	for turn := 1; turn < maxRound/maxTurn && len(r.again) > 0 && ctx.Err() == nil; turn++ {
+		tenants := r.again
+		r.again = nil
+		for _, tenant := range tenants {
+			r.begin(ctx, tenant)
+		}
+		r.running.Wait()
 	}
-	return all, ctx.Err()
+	if r.failed > 0 {
+		return r.all, fmt.Errorf("audit: %d tenants: %w", r.failed, r.firstErr)
+	}
+	return r.all, ctx.Err()
+}
+
+// round is one SealAll.
+type round struct {
+	sealer  *Sealer
+	turns   chan struct{}
+	running sync.WaitGroup
+
+	mu       sync.Mutex // guards what follows
+	all      Sealed
+	again    []string // tenants that have more to seal
+	failed   int
+	firstErr error
+}
+
+// begin seals some of a tenant's log as soon as one of the sealers is free.
+func (r *round) begin(ctx context.Context, tenant string) {
+	r.turns <- struct{}{}
+	r.running.Go(func() {
+		defer func() { <-r.turns }()
+		sealed, more, err := r.sealer.sealSome(ctx, tenant, maxTurn)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if more {
+			sealed.Missing = 0 // it is counted with the last turn
+			r.again = append(r.again, tenant)
+		}
+		r.all.add(sealed)
+		if err != nil {
+			r.failed++
+			r.firstErr = cmp.Or(r.firstErr, err)
+			r.sealer.failures.Inc()
+		}
+	})
 }
 
 // SealTenant seals what waits in the log of one tenant. That there is nothing
 // to seal, or that the tenant's keys are destroyed, is no error. A tenant that
 // is to be deleted is sealed by this a last time, while it has its keys.
 func (s *Sealer) SealTenant(ctx context.Context, tenant string) (Sealed, error) {
-	var done Sealed
 	tenant, err := canonical(tenant)
 	if err != nil {
-		return done, err
+		return Sealed{}, err
 	}
+	done, _, err := s.sealSome(ctx, tenant, maxRound)
+	return done, err
+}
+
+// sealSome makes up to most batches of a tenant's log. more says that there may
+// be more to seal.
+func (s *Sealer) sealSome(ctx context.Context, tenant string, most int) (done Sealed, more bool, err error) {
 	keys, err := s.ring.For(ctx, tenant)
 	if errors.Is(err, keyring.ErrNoKeys) {
 		done.Left = 1
-		return done, nil
+		return done, false, nil
 	}
 	if err != nil {
-		return done, fmt.Errorf("audit: seal: %w", err)
+		return done, false, fmt.Errorf("audit: seal: %w", err)
 	}
-	for tries := 0; done.Batches < maxRound && tries < maxRetries; {
+	for tries := 0; tries < maxRetries; {
+		if done.Batches == most {
+			return done, true, nil
+		}
 		last, entries, missing, err := s.next(ctx, tenant)
 		done.Missing = missing
 		if err != nil {
-			return done, fmt.Errorf("audit: read what is to be sealed: %w", err)
+			return done, false, fmt.Errorf("audit: read what is to be sealed: %w", err)
 		}
 		if len(entries) == 0 {
 			break
 		}
 		row, sealed, err := newBatch(keys, last, entries, store.At(s.now()))
 		if err != nil {
-			return done, err
+			return done, false, err
 		}
 		err = s.store.Update(ctx, tenant, func(tx store.Tx) error { return tx.AppendLogBatch(ctx, row, sealed) })
 		if errors.Is(err, store.ErrConflict) {
@@ -191,7 +224,7 @@ func (s *Sealer) SealTenant(ctx context.Context, tenant string) (Sealed, error) 
 			continue
 		}
 		if err != nil {
-			return done, fmt.Errorf("audit: keep a batch: %w", err)
+			return done, false, fmt.Errorf("audit: keep a batch: %w", err)
 		}
 		done.Batches++
 		done.Entries += len(entries)
@@ -201,7 +234,7 @@ func (s *Sealer) SealTenant(ctx context.Context, tenant string) (Sealed, error) 
 			break
 		}
 	}
-	return done, nil
+	return done, false, nil
 }
 
 // next reads the last batch and up to maxBatch entries that wait. When some of

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -232,5 +233,56 @@ func TestSealTenantWantsAnID(t *testing.T) {
 	}
 	if sealed, err := w.sealer.SealTenant(t.Context(), uuid.NewString()); err != nil || sealed.Left != 1 {
 		t.Errorf("SealTenant of an unknown tenant = %+v, %v, want it left", sealed, err)
+	}
+}
+
+// counted is a store that counts the batches of each tenant.
+type counted struct {
+	store.Store
+	mu      sync.Mutex // guards the two below
+	batches map[string]int
+	kept    func(tenant string, batches map[string]int)
+}
+
+func (c *counted) Update(ctx context.Context, tenant string, fn func(store.Tx) error) error {
+	err := c.Store.Update(ctx, tenant, fn)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.batches[tenant]++
+	c.kept(tenant, c.batches)
+	return err
+}
+
+// TestTenantsAreSealedInTurn: as many tenants with long logs as are sealed at
+// once come before one with a short log.
+func TestTenantsAreSealedInTurn(t *testing.T) {
+	w := newWorld(t)
+	var tenants []string
+	for range audit.Sealers + 1 {
+		tenants = append(tenants, w.tenant())
+	}
+	slices.Sort(tenants)
+	neighbour := tenants[audit.Sealers]
+	for _, tenant := range tenants[:audit.Sealers] {
+		for range audit.MaxTurn + 2 {
+			w.write(tenant, audit.MaxBatch)
+		}
+	}
+	w.write(neighbour, 1)
+	s := &counted{Store: w.store, batches: make(map[string]int)}
+	s.kept = func(tenant string, batches map[string]int) {
+		if tenant != neighbour {
+			return
+		}
+		for name, n := range batches {
+			if n > audit.MaxTurn {
+				t.Errorf("tenant %s had %d batches before the neighbour had one, want %d at most", name, n, audit.MaxTurn)
+			}
+		}
+	}
+	sealed, err := audit.NewSealer(s, w.ring, audit.Options{Now: w.clock.Now}).SealAll(t.Context())
+	want := audit.Sealed{Batches: audit.Sealers*(audit.MaxTurn+2) + 1, Entries: audit.Sealers*(audit.MaxTurn+2)*audit.MaxBatch + 1}
+	if err != nil || sealed != want || s.batches[neighbour] != 1 {
+		t.Errorf("SealAll = %+v, %v with %d batches of the neighbour, want %+v and 1", sealed, err, s.batches[neighbour], want)
 	}
 }

@@ -2,6 +2,8 @@ package audit
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -58,33 +60,139 @@ func New(s store.Store, ring *keyring.Ring, o Options) *Service {
 }
 
 // List returns a page of the caller's tenant's log, newest first, and how many
-// entries match in all. The caller needs log:read. The call makes an entry of
-// its own, which is on disk before List returns; what List returns is the log
-// as it was before that, so an entry first shows in the list after its own.
+// entries match in all. The caller needs log:read. The call makes an entry,
+// which is on disk before List returns.
+//
+// Entries about the log itself are in the list only when the filter names their
+// type or one entity: the call that reads a page makes one, and would push the
+// entries of the next page down. They are in the log, its exports and its
+// verification all the same.
 func (s *Service) List(ctx context.Context, c access.Caller, f store.LogFilter, p store.Page) (list []store.LogEntry, total int64, err error) {
 	if err := c.Require(access.LogRead); err != nil {
 		return nil, 0, err
 	}
-	// A count may take long, so it is not made where it would keep writers waiting.
-	err = s.store.View(ctx, c.Tenant(), func(tx store.Tx) (err error) {
-		if total, err = tx.CountLogs(ctx, f); err != nil {
+	f = standing(f)
+	err = s.read(ctx, c, func(tx store.Tx) (err error) {
+		list = nil
+		if total, err = tx.CountLogs(ctx, f); err != nil || int64(p.Offset) >= total {
 			return err
 		}
 		list, err = tx.Logs(ctx, f, p)
 		return err
 	})
 	if err != nil {
-		return nil, 0, fmt.Errorf("audit: list the log: %w", err)
-	}
-	entry := Entry(c, s.now(), Log, Many, Read)
-	err = s.store.Update(ctx, c.Tenant(), func(tx store.Tx) error { return tx.AppendLog(ctx, entry) })
-	if errors.Is(err, store.ErrNoTenant) {
-		return nil, 0, errNoTenant
-	}
-	if err != nil {
-		return nil, 0, fmt.Errorf("audit: log the reading of the log: %w", err)
+		return nil, 0, err
 	}
 	return list, total, nil
+}
+
+// ListFrom returns up to size entries after the cursor start, newest first, and
+// the cursor of the next ones; "" at the end. Entries that are written meanwhile
+// are newer and not in it, so whoever follows the cursors meets each entry once.
+// What it lists and logs is as in List. Its cost does not grow with depth.
+func (s *Service) ListFrom(ctx context.Context, c access.Caller, f store.LogFilter, start string, size int) (list []store.LogEntry, next string, err error) {
+	if err := c.Require(access.LogRead); err != nil {
+		return nil, "", err
+	}
+	keys, err := s.ring.For(ctx, c.Tenant())
+	if errors.Is(err, keyring.ErrNoKeys) || errors.Is(err, store.ErrNoTenant) {
+		return nil, "", errNoTenant
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("audit: get keys: %w", err)
+	}
+	after, err := openCursor(keys, start)
+	if err != nil {
+		return nil, "", err
+	}
+	f = standing(f)
+	if after != nil && (f.Before.IsZero() || f.Before > after.CreatedAt) {
+		f.Before = after.CreatedAt + 1 // so that the index begins there
+	}
+	err = s.read(ctx, c, func(tx store.Tx) (err error) {
+		// One more than is asked for tells whether there is more.
+		list, err = tx.Logs(ctx, f, store.Page{After: after, Limit: size + 1})
+		return err
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	if len(list) <= size {
+		return list, "", nil
+	}
+	list = list[:size]
+	next, err = sealCursor(keys, store.Position{CreatedAt: list[size-1].CreatedAt, ID: list[size-1].ID})
+	return list, next, err
+}
+
+// standing is a filter without the entries that reading the log makes, unless
+// it names their type or one entity.
+func standing(f store.LogFilter) store.LogFilter {
+	if f.EntityType == "" && (f.EntityID == "" || f.EntityID == Many) {
+		f.ExceptType = Log
+	}
+	return f
+}
+
+// read reads the log in a view, because a count may take long and would keep
+// writers waiting, and then logs that it was read.
+func (s *Service) read(ctx context.Context, c access.Caller, view func(store.Tx) error) error {
+	return s.readFor(ctx, c, past[Read], view)
+}
+
+// readFor is read with words that say what the log was read for.
+func (s *Service) readFor(ctx context.Context, c access.Caller, what string, view func(store.Tx) error) error {
+	if err := s.store.View(ctx, c.Tenant(), view); err != nil {
+		return fmt.Errorf("audit: list the log: %w", err)
+	}
+	entry := EntryThat(c, s.now(), Log, Many, Read, what)
+	err := s.store.Update(ctx, c.Tenant(), func(tx store.Tx) error { return tx.AppendLog(ctx, entry) })
+	if errors.Is(err, store.ErrNoTenant) {
+		return errNoTenant
+	}
+	if err != nil {
+		return fmt.Errorf("audit: log the reading of the log: %w", err)
+	}
+	return nil
+}
+
+var errStart = fault.Field("start", "is not a cursor of this tenant's log")
+
+// cursor is a position in the log. It is sealed with the tenant's key, so it can
+// be neither made up nor used in another tenant.
+type cursor struct {
+	At store.Time `json:"at"`
+	ID string     `json:"id"`
+}
+
+const cursorRecord = "logs"
+
+func sealCursor(keys *keyring.Keys, at store.Position) (string, error) {
+	b, err := json.Marshal(cursor{At: at.CreatedAt, ID: at.ID})
+	if err != nil {
+		return "", errors.New("audit: encode a cursor")
+	}
+	sealed, err := keys.Seal(cursorRecord, keyring.FieldLogCursor, b)
+	return base64.RawURLEncoding.EncodeToString(sealed), err
+}
+
+func openCursor(keys *keyring.Keys, text string) (*store.Position, error) {
+	if text == "" {
+		return nil, nil
+	}
+	sealed, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil {
+		return nil, errStart
+	}
+	b, err := keys.Open(cursorRecord, keyring.FieldLogCursor, sealed)
+	if err != nil {
+		return nil, errStart
+	}
+	var at cursor
+	if json.Unmarshal(b, &at) != nil {
+		return nil, errStart
+	}
+	return &store.Position{CreatedAt: at.At, ID: at.ID}, nil
 }
 
 // EntityTypes returns the kinds of things that entries are about. The caller

@@ -79,7 +79,7 @@ func TestReadingTheLogIsLogged(t *testing.T) {
 	tenant := w.tenant()
 	c := accesstest.Caller(t, tenant, application, access.LogRead).WithOrigin(access.Origin{TraceID: "t1", Address: "192.0.2.9"})
 	for want := range int64(3) {
-		list, total, err := w.service.List(t.Context(), c, store.LogFilter{}, store.Page{Limit: 20})
+		list, total, err := w.service.List(t.Context(), c, store.LogFilter{EntityType: audit.Log}, store.Page{Limit: 20})
 		if err != nil || total != want || int64(len(list)) != want {
 			t.Fatalf("List = %d entries, %d in all, %v, want those of the %d calls before", len(list), total, err, want)
 		}
@@ -140,49 +140,6 @@ func TestAListThatCannotBeLoggedShowsNothing(t *testing.T) {
 // refusal returns the denial of a permission.
 func refusal(p access.Permission) error {
 	return fmt.Errorf("wrapped: %w", access.Caller{}.Require(p))
-}
-
-func TestARefusedAttemptIsLogged(t *testing.T) {
-	application := "6f1f3a52-6f0e-4a39-8a3c-52a0b7a3f003"
-	tests := map[string]struct {
-		err                            error
-		attempt                        audit.Attempt
-		entity, id, operation, message string
-	}{
-		"a token read":     {refusal(access.TokenRead), audit.Attempt{}, "token", "*", "read", "Token read denied"},
-		"a known card":     {refusal(access.TokenUse), audit.Attempt{EntityType: "card", EntityID: "card-1"}, "card", "card-1", "use", "Token use denied"},
-		"a search":         {refusal(access.TokenSearch), audit.Attempt{}, "token", "*", "read", "Token search denied"},
-		"the log":          {refusal(access.LogRead), audit.Attempt{}, "log", "*", "read", "Logs read denied"},
-		"a report":         {refusal(access.ReportRead), audit.Attempt{}, "tenant", "*", "read", "Tenant read denied"},
-		"an application":   {refusal(access.ApplicationDelete), audit.Attempt{}, "application", "*", "delete", "Application delete denied"},
-		"a key's rotation": {refusal(access.ApplicationUpdate), audit.Attempt{EntityType: "key", Operation: audit.Rotate}, "key", "*", "rotate", "Key rotate denied"},
-		"the wrong key":    {access.Caller{}.RequireType(access.Public), audit.Attempt{}, "key", "*", "use", "Key use denied"},
-		"the wrong key, for a session": {access.Caller{}.RequireType(access.Public), audit.Attempt{EntityType: "session", Operation: audit.Create},
-			"session", "*", "create", "Session create denied"},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			tenant := w.tenant()
-			c := accesstest.Session(t, tenant, application, "session-1", nil, access.TokenCreate).WithOrigin(access.Origin{TraceID: "t1", Address: "192.0.2.9"})
-			w.service.Refused(t.Context(), c, test.err, test.attempt)
-			got := w.entries(tenant)
-			if len(got) != 1 {
-				t.Fatalf("%d entries, want 1", len(got))
-			}
-			e := got[0]
-			e.ID = ""
-			want := store.LogEntry{
-				CreatedAt: store.At(start), ActorID: application, ActorType: "application", SessionID: "session-1",
-				EntityType: test.entity, EntityID: test.id, Operation: test.operation, Outcome: "denied", Message: test.message,
-				TraceID: "t1", ClientAddress: "192.0.2.9",
-			}
-			if e != want {
-				t.Errorf("the entry is %+v, want %+v", e, want)
-			}
-		})
-	}
 }
 
 func TestEveryPermissionHasAnEntityType(t *testing.T) {

@@ -28,8 +28,12 @@ type Config struct {
 	TLSKeyFile             string
 	TLSTerminatedElsewhere bool
 
-	KEKFile string
-	KEK     secret.Text
+	KEKFile      string
+	KEKURI       string // of a KMS; empty when the key comes from a file or a text
+	KEKAlso      []string
+	KEKMaxOutage time.Duration
+	KEKToken     secret.Text
+	KEK          secret.Text
 
 	StoreURL             secret.Text
 	StoreURLFile         string
@@ -46,8 +50,21 @@ type Config struct {
 	RateLimitPerKey     float64
 	RateLimitPerAddress float64
 
+	// The rate limits of public keys and sessions. PublicRates returns them as
+	// they are in force.
+	RateLimitPublicRequests  float64
+	RateLimitPublicTokens    float64
+	RateLimitPublicKeyTokens float64
+
+	RequestMemory         int64 // 0: a quarter of the machine's
+	Connections           int   // 0: as many as open files allow
+	ConnectionsPerAddress int
+
 	MaxBody           int64
+	MaxContainers     int
 	MaxHeaderBytes    int
+	ExpressionSteps   int
+	ExpressionMemory  int
 	ReadHeaderTimeout time.Duration
 	ReadTimeout       time.Duration
 	WriteTimeout      time.Duration
@@ -64,6 +81,7 @@ type Config struct {
 	AllowPorts    []uint16
 	ExtraCAFile   string
 
+	QueuedJobs            int
 	SandboxLevel          string
 	SandboxRuntime        string
 	SandboxNode           string
@@ -93,6 +111,20 @@ type Error struct{ sentence string }
 func (e *Error) Error() string { return "config: " + e.sentence }
 
 func errorf(format string, args ...any) error { return &Error{fmt.Sprintf(format, args...)} }
+
+// PublicRates returns the rate limits of public keys and sessions: requests,
+// tokens, and tokens of a whole public key, each a second. In development mode
+// those that nobody set are off.
+func (c *Config) PublicRates() (requests, tokens, keyTokens float64) {
+	inForce := func(setting string, rate float64) float64 {
+		if c.Dev && c.Source(setting) == "default" {
+			return 0
+		}
+		return rate
+	}
+	return inForce("rate_limit.public_requests", c.RateLimitPublicRequests), inForce("rate_limit.public_tokens", c.RateLimitPublicTokens),
+		inForce("rate_limit.public_key_tokens", c.RateLimitPublicKeyTokens)
+}
 
 // Source tells where the value of a setting came from: "default", the file,
 // "environment" or "flag".

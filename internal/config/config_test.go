@@ -247,3 +247,29 @@ func FuzzLoad(f *testing.F) {
 		}
 	})
 }
+
+func TestPublicKeysHaveRateLimitsExceptInDevelopmentMode(t *testing.T) {
+	type rates struct{ requests, tokens, keyTokens float64 }
+	for name, tt := range map[string]struct {
+		dev   bool
+		flags map[string]string
+		want  rates
+	}{
+		"a server":                        {false, nil, rates{20, 50, 2000}},
+		"a server that turns them off":    {false, map[string]string{"rate_limit.public_requests": "0"}, rates{0, 50, 2000}},
+		"development mode":                {true, nil, rates{}},
+		"development mode that wants one": {true, map[string]string{"rate_limit.public_tokens": "7"}, rates{0, 7, 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := config.Load("", nil, tt.flags)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Dev = tt.dev
+			var got rates
+			if got.requests, got.tokens, got.keyTokens = c.PublicRates(); got != tt.want {
+				t.Errorf("PublicRates() = %v, want %v", got, tt.want)
+			}
+		})
+	}
+}

@@ -228,11 +228,8 @@ func (c *Config) Validate() error {
 	if err := notForOthers("data", c.Data, 0o077); err != nil {
 		return err
 	}
-	if c.KEKFile != "" && !c.KEK.IsZero() {
-		return errorf("kek.file and kek.value are both set: keep one")
-	}
-	if !c.Dev && c.KEKFile == "" && c.KEK.IsZero() {
-		return errorf("kek.file is not set and neither is %s: there is no key to seal anything with; 'tokenkeep key create FILE' makes one", mustFind("kek.value").Env())
+	if err := c.checkKEK(); err != nil {
+		return err
 	}
 	for _, p := range c.TrustedProxies {
 		if p.Bits() == 0 {
@@ -245,6 +242,39 @@ func (c *Config) Validate() error {
 		}
 	}
 	return nil
+}
+
+// checkKEK makes sure that there is one key-encryption key that wraps.
+func (c *Config) checkKEK() error {
+	given := 0
+	for _, set := range []bool{c.KEKFile != "", c.KEKURI != "", !c.KEK.IsZero()} {
+		if set {
+			given++
+		}
+	}
+	switch {
+	case given > 1 && c.KEKURI == "":
+		return errorf("kek.file and kek.value are both set: keep one")
+	case given > 1:
+		return errorf("kek and kek.file or kek.value are both set: keep one")
+	case given == 0 && !c.Dev:
+		return errorf("kek.file is not set and neither is kek or %s: there is no key to encrypt anything with; 'tokenkeep key create FILE' makes one", mustFind("kek.value").Env())
+	case given == 0 && len(c.KEKAlso) > 0:
+		return errorf("kek.also is set and kek is not")
+	}
+	return nil
+}
+
+// KEKs returns the URIs of the key-encryption keys: the first wraps, all unwrap.
+func (c *Config) KEKs() []string {
+	var uris []string
+	switch {
+	case c.KEKURI != "":
+		uris = append(uris, c.KEKURI)
+	case c.KEKFile != "":
+		uris = append(uris, "file:"+c.KEKFile)
+	}
+	return append(uris, c.KEKAlso...)
 }
 
 func mustFind(name string) Setting {

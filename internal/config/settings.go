@@ -58,6 +58,41 @@ var settings = []Setting{
 	flag("tls.terminated_elsewhere", "Says that something in front of this server ends TLS, so that it may listen in clear on an address other than loopback.",
 		"false", func(c *Config) *bool { return &c.TLSTerminatedElsewhere }),
 
+	{
+		Name: "kek", Doc: "Key-encryption key, as a URI: file:/etc/tokenkeep/kek, hcvault://…, awskms://…, gcpkms://… or azurekv://…; see docs/keys.md.",
+		set: func(c *Config, v string) error {
+			c.KEKURI = ""
+			if path, ok := strings.CutPrefix(v, "file:"); ok {
+				c.KEKFile = path
+			} else {
+				c.KEKURI = v
+			}
+			return nil
+		},
+		get: func(c *Config) string { return c.KEKURI },
+	},
+	{
+		Name: "kek.also", Doc: "Key-encryption keys, as URIs, that open what they wrapped and wrap nothing new. For moves from one key to another.",
+		set: func(c *Config, v string) error { c.KEKAlso = list(v); return nil },
+		get: func(c *Config) string { return strings.Join(c.KEKAlso, ",") },
+	},
+	{
+		Name: "kek.max_outage", Doc: "How long tenants whose keys are in memory are served while the KMS is not available; 0 is no limit.", Default: "0s",
+		set: func(c *Config, v string) error {
+			d, err := time.ParseDuration(v)
+			if err != nil || d < 0 {
+				return errors.New("must be a duration such as 12h, or 0s")
+			}
+			c.KEKMaxOutage = d
+			return nil
+		},
+		get: func(c *Config) string { return c.KEKMaxOutage.String() },
+	},
+	{
+		Name: "kek.token", Doc: "Token for hcvault://… with auth=token.", Secret: true,
+		set: func(c *Config, v string) error { c.KEKToken = secret.NewText(v); return nil },
+		get: func(c *Config) string { return isGiven(c.KEKToken) },
+	},
 	text("kek.file", "File with the key-encryption key, mode 0600. 'tokenkeep key create' makes one.",
 		"", func(c *Config) *string { return &c.KEKFile }, nil),
 	{
@@ -119,10 +154,33 @@ var settings = []Setting{
 	},
 	networks("trusted_proxies", "Networks of the proxies in front whose X-Forwarded-For is believed.",
 		func(c *Config) *[]netip.Prefix { return &c.TrustedProxies }),
-	rate("rate_limit.per_key", "Requests a second that one key may make on this node, with bursts of ten times that; 0 is no limit.",
+	rate("rate_limit.per_key", "Requests a second that one key may make on this node, with bursts of ten times that; 0 is no limit.", "0",
 		func(c *Config) *float64 { return &c.RateLimitPerKey }),
-	rate("rate_limit.per_address", "Requests a second that one client address may make on this node, with bursts of ten times that; 0 is no limit.",
+	rate("rate_limit.per_address", "Requests a second that one client address may make on this node, with bursts of ten times that; 0 is no limit.", "0",
 		func(c *Config) *float64 { return &c.RateLimitPerAddress }),
+	rate("rate_limit.public_requests", "Requests a second that one client address may make with one public key or session on this node, with bursts of ten times that; 0 is no limit. Development mode has none unless it is set.", "20",
+		func(c *Config) *float64 { return &c.RateLimitPublicRequests }),
+	rate("rate_limit.public_tokens", "Tokens a second that one client address may access with one public key or session on this node, with bursts of twenty times that and at least 1,000; 0 is no limit. Development mode has none unless it is set.", "50",
+		func(c *Config) *float64 { return &c.RateLimitPublicTokens }),
+	rate("rate_limit.public_key_tokens", "Tokens a second that all callers of one public key may access together on this node, with bursts of ten times that and at least 1,000; beyond it the busiest addresses are refused first. 0 is no limit. Development mode has none unless it is set.", "2000",
+		func(c *Config) *float64 { return &c.RateLimitPublicKeyTokens }),
+
+	{
+		Name: "limits.request_memory", Doc: "Bytes of memory that requests in flight may use together on this node, by estimate; one tenant gets at most half. 0 is a quarter of the machine's or the container's memory.", Default: "0",
+		set: func(c *Config, v string) error {
+			n, err := strconv.ParseInt(v, 10, 64)
+			if err != nil || n < 0 || n > 1<<40 || n > 0 && n < 16<<20 {
+				return errors.New("must be 0 or a number of bytes from 16777216 to 1099511627776")
+			}
+			c.RequestMemory = n
+			return nil
+		},
+		get: func(c *Config) string { return strconv.FormatInt(c.RequestMemory, 10) },
+	},
+	count("limits.connections", "Connections to the API that this node accepts at once; more are closed at once. 0 is three quarters of the open files that the process may have, and at most 10,000.", "0", 0, 1000000,
+		func(c *Config) *int { return &c.Connections }),
+	count("limits.connections_per_address", "Connections to the API that one client address may have at once on this node, and at most half of limits.connections; addresses in trusted_proxies are exempt. 0 is no limit.", "1000", 0, 1000000,
+		func(c *Config) *int { return &c.ConnectionsPerAddress }),
 
 	{
 		Name: "max_body", Doc: "Largest request body in bytes, as sent and once expanded.", Default: "5242880",
@@ -148,6 +206,12 @@ var settings = []Setting{
 		},
 		get: func(c *Config) string { return strconv.Itoa(c.MaxHeaderBytes) },
 	},
+	count("limits.expression_steps", "Steps that all expressions of one request may take together; 16 more for each byte of data that they see.",
+		"10000000", 1_000_000, 1_000_000_000, func(c *Config) *int { return &c.ExpressionSteps }),
+	count("limits.expression_memory", "Bytes of values that all expressions of one request may make together; 4 more for each byte of data that they see.",
+		"1048576", 256<<10, 256<<20, func(c *Config) *int { return &c.ExpressionMemory }),
+	count("limits.containers", "Different containers that the tokens of one tenant may have; 0 is no limit. A create in a further one gets 409; containers that have tokens go on working.",
+		"10000", 0, 1_000_000, func(c *Config) *int { return &c.MaxContainers }),
 	span("timeout.read_header", "Longest time for a request's header to arrive.", "10s", time.Millisecond, func(c *Config) *time.Duration { return &c.ReadHeaderTimeout }),
 	span("timeout.read", "Longest time for a whole request to arrive.", "60s", time.Millisecond, func(c *Config) *time.Duration { return &c.ReadTimeout }),
 	span("timeout.write", "Longest time for a request to be worked on and its answer to leave.", "90s", time.Millisecond, func(c *Config) *time.Duration { return &c.WriteTimeout }),
@@ -199,6 +263,8 @@ var settings = []Setting{
 			return strings.Join(ports, ",")
 		},
 	},
+	count("limits.queued_jobs", "Asynchronous runs of reactors that one tenant may have waiting or running; more are refused with 429.", "1000", 1, 100000,
+		func(c *Config) *int { return &c.QueuedJobs }),
 	text("sandbox.level", "Least wall that code of tenants may run behind: full, reduced or unsafe_none, which is for development; off runs no code.",
 		"full", func(c *Config) *string { return &c.SandboxLevel }, matches(`^(full|reduced|unsafe_none|off)$`, "must be full, reduced, unsafe_none or off")),
 	text("sandbox.runtime", "Folder with the Node.js and the packages that code runs on. Without it, the folder runtime beside the program.",
@@ -213,7 +279,7 @@ var settings = []Setting{
 		"false", func(c *Config) *bool { return &c.SandboxPerInvocation }),
 	count("sandbox.blank", "Processes that are kept ready for code that has not run yet.", "4", 1, 100, func(c *Config) *int { return &c.SandboxBlank }),
 	count("sandbox.per_program", "Runs of one reactor or proxy at once on this node; more are answered with 429.", "10", 1, 1000, func(c *Config) *int { return &c.SandboxPerProgram }),
-	count("sandbox.global", "Runs of all code at once on this node.", "200", 1, 10000, func(c *Config) *int { return &c.SandboxGlobal }),
+	count("sandbox.global", "Runs of all code at once on this node. A tenant for which nothing runs does not wait: up to an eighth more, and another eighth at each level for runs that code makes.", "200", 1, 10000, func(c *Config) *int { return &c.SandboxGlobal }),
 	count("sandbox.queue", "Runs that may wait for a process on this node; more are answered with 503.", "100", 1, 10000, func(c *Config) *int { return &c.SandboxQueue }),
 	count("sandbox.heap_mib", "Heap of the engine in each process, in MiB.", "96", 32, 4096, func(c *Config) *int { return &c.SandboxHeap }),
 	count("sandbox.memory_mib", "All private memory of each process, in MiB.", "256", 128, 8192, func(c *Config) *int { return &c.SandboxMemory }),
@@ -302,9 +368,9 @@ func networks(name, doc string, field func(*Config) *[]netip.Prefix) Setting {
 	}
 }
 
-func rate(name, doc string, field func(*Config) *float64) Setting {
+func rate(name, doc, fallback string, field func(*Config) *float64) Setting {
 	return Setting{
-		Name: name, Doc: doc, Default: "0",
+		Name: name, Doc: doc, Default: fallback,
 		set: func(c *Config, v string) error {
 			f, err := strconv.ParseFloat(v, 64)
 			if err != nil || !(f >= 0 && f <= 1e6) {

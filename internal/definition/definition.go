@@ -8,10 +8,15 @@
 package definition
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -49,6 +54,10 @@ type Kind struct {
 	Create, Read, Update, Delete access.Permission
 	// Absent is the fault for one that is not there.
 	Absent *fault.Fault
+	// Users is the kind whose definitions may name those of this one; "" for
+	// none. One that is named cannot be deleted: InUse says so, with a count.
+	Users string
+	InUse *fault.Fault
 }
 
 // Definition is one. Its contents do not print: they hold code, secrets and
@@ -59,10 +68,12 @@ type Definition struct {
 	Name          string
 	ApplicationID string // whose rights its code has; "" for none
 	Contents      jsonvalue.Value
-	CreatedBy     string
-	CreatedAt     time.Time
-	ModifiedBy    string
-	ModifiedAt    time.Time
+	// Reactors are those that it names. They exist while it does.
+	Reactors   []string
+	CreatedBy  string
+	CreatedAt  time.Time
+	ModifiedBy string
+	ModifiedAt time.Time
 	// Version counts the changes.
 	Version int64
 }
@@ -72,6 +83,10 @@ type Draft struct {
 	Name          string
 	ApplicationID string
 	Contents      jsonvalue.Value
+	// Reactors are those that it names, by the field that names each.
+	Reactors map[string]string
+
+	applicationPath string // of the field that named the application, for faults
 }
 
 // Service keeps the definitions of one kind. Its methods are safe for
@@ -97,17 +112,25 @@ func New(kind Kind, s store.Store, ring *keyring.Ring, now func() time.Time, key
 const (
 	memberApplication = "application_id"
 	memberKeyHash     = "key_hash"
+	memberReactors    = "reactors" // absent when there are none
 	memberContents    = "contents"
 )
 
-func (s *Service) seal(keys *keyring.Keys, r *store.Definition, contents jsonvalue.Value) (err error) {
+func (s *Service) seal(keys *keyring.Keys, r *store.Definition, d Draft) (err error) {
 	if s.key != nil {
-		r.KeyHash = keys.HashKey(s.key(contents))
+		r.KeyHash = keys.HashKey(s.key(d.Contents))
 	}
 	var b jsonvalue.Builder
 	b.Add(memberApplication, jsonvalue.NewString(r.ApplicationID))
 	b.Add(memberKeyHash, jsonvalue.NewString(hex.EncodeToString(r.KeyHash)))
-	b.Add(memberContents, contents)
+	if reactors := d.reactors(); len(reactors) > 0 {
+		list := make([]jsonvalue.Value, len(reactors))
+		for i, id := range reactors {
+			list[i] = jsonvalue.NewString(id)
+		}
+		b.Add(memberReactors, jsonvalue.NewArray(list))
+	}
+	b.Add(memberContents, d.Contents)
 	plain := b.Value().AppendJSON(nil)
 	defer clear(plain)
 	r.Contents, err = keys.Seal(r.Record(), keyring.FieldDefinition, plain)
@@ -127,11 +150,16 @@ func (s *Service) open(keys *keyring.Keys, r store.Definition) (d Definition, er
 	application, _ := v.Get(memberApplication)
 	hash, _ := v.Get(memberKeyHash)
 	contents, _ := v.Get(memberContents)
+	named, _ := v.Get(memberReactors)
+	var reactors []string
+	for _, id := range named.Items() {
+		reactors = append(reactors, id.Reveal())
+	}
 	if application.Reveal() != r.ApplicationID || hash.Reveal() != hex.EncodeToString(r.KeyHash) {
 		return d, fmt.Errorf("open a definition: %w", &keyring.OpenError{Record: r.Record(), Field: keyring.FieldDefinition})
 	}
 	return Definition{
-		ID: r.ID, TenantID: keys.Tenant(), Name: r.Name, ApplicationID: r.ApplicationID, Contents: contents,
+		ID: r.ID, TenantID: keys.Tenant(), Name: r.Name, ApplicationID: r.ApplicationID, Contents: contents, Reactors: reactors,
 		CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt.Time(), ModifiedBy: r.ModifiedBy, ModifiedAt: r.ModifiedAt.Time(), Version: r.Version,
 	}, nil
 }
@@ -158,6 +186,8 @@ func (s *Service) keysFor(ctx context.Context, c access.Caller, p access.Permiss
 func CheckName(f *fault.Fields, name string) {
 	if n := utf8.RuneCountInString(name); n < 1 || n > maxName {
 		f.Add("name", "must have 1 to 200 characters")
+	} else if strings.TrimSpace(name) == "" {
+		f.Add("name", "must not be blank")
 	}
 	for _, r := range name {
 		if unicode.IsControl(r) {
@@ -188,21 +218,38 @@ func CheckConfiguration(f *fault.Fields, configuration jsonvalue.Value) {
 	}
 }
 
-// errApplication is the fault of naming an application that cannot be named.
-var errApplication = fault.Field("application.id", "must be a public or private application of the tenant")
-
-func checkApplication(ctx context.Context, tx store.Tx, id string) error {
-	if id == "" {
+// checkApplication refuses an application that cannot be named.
+func checkApplication(ctx context.Context, tx store.Tx, d Draft) error {
+	if d.ApplicationID == "" {
 		return nil
 	}
-	a, err := tx.Application(ctx, id)
+	a, err := tx.Application(ctx, d.ApplicationID)
 	if errors.Is(err, store.ErrNotFound) || err == nil && a.Type != string(access.Public) && a.Type != string(access.Private) {
-		return errApplication
+		return fault.Field(cmp.Or(d.applicationPath, wireReference), "must be a public or private application of the tenant")
 	}
 	if err != nil {
 		return fmt.Errorf("look for application: %w", err)
 	}
 	return nil
+}
+
+// reactors are the ids of those that a draft names, each once, in order.
+func (d Draft) reactors() []string {
+	return slices.Compact(slices.Sorted(maps.Values(d.Reactors)))
+}
+
+// checkReactors refuses reactors that do not exist in the tenant.
+func checkReactors(ctx context.Context, tx store.Tx, d Draft) error {
+	var f fault.Fields
+	for path, id := range d.Reactors {
+		_, err := tx.Definition(ctx, store.DefinitionReactor, id)
+		if errors.Is(err, store.ErrNotFound) {
+			f.AddCode(path, "reactor_unknown", "must be a reactor of the tenant")
+		} else if err != nil {
+			return fmt.Errorf("look for reactor: %w", err)
+		}
+	}
+	return f.Err()
 }
 
 // Create adds a definition. Its contents were checked by whoever knows them.
@@ -215,11 +262,14 @@ func (s *Service) Create(ctx context.Context, c access.Caller, in Draft, last ..
 		Kind: s.kind.Row, ID: access.NewID(), Name: in.Name, ApplicationID: in.ApplicationID,
 		CreatedBy: c.Application(), CreatedAt: store.At(s.now()), Version: 1,
 	}
-	if err := s.seal(keys, &r, in.Contents); err != nil {
+	if err := s.seal(keys, &r, in); err != nil {
 		return d, err
 	}
 	err = s.store.Update(ctx, c.Tenant(), func(tx store.Tx) error {
-		if err := checkApplication(ctx, tx, in.ApplicationID); err != nil {
+		if err := checkApplication(ctx, tx, in); err != nil {
+			return err
+		}
+		if err := checkReactors(ctx, tx, in); err != nil {
 			return err
 		}
 		if err := tx.InsertDefinition(ctx, r); err != nil {
@@ -321,14 +371,17 @@ func (s *Service) Change(ctx context.Context, c access.Caller, id string, op aud
 			return err
 		}
 		if next.ApplicationID != r.ApplicationID {
-			if err := checkApplication(ctx, tx, next.ApplicationID); err != nil {
+			if err := checkApplication(ctx, tx, next); err != nil {
 				return err
 			}
+		}
+		if err := checkReactors(ctx, tx, next); err != nil {
+			return err
 		}
 		r.Name, r.ApplicationID = next.Name, next.ApplicationID
 		r.ModifiedBy, r.ModifiedAt = c.Application(), store.At(s.now())
 		r.Version++
-		if err := s.seal(keys, &r, next.Contents); err != nil {
+		if err := s.seal(keys, &r, next); err != nil {
 			return err
 		}
 		if err := tx.ReplaceDefinition(ctx, r); err != nil {
@@ -348,12 +401,24 @@ func (s *Service) Change(ctx context.Context, c access.Caller, id string, op aud
 	return d, err
 }
 
-// Delete removes a definition.
+// Delete removes a definition, unless another names it.
 func (s *Service) Delete(ctx context.Context, c access.Caller, id string) error {
 	if err := c.Require(s.kind.Delete); err != nil {
 		return err
 	}
+	var keys *keyring.Keys // to look into those that may name it
+	if s.kind.Users != "" {
+		var err error
+		if keys, err = s.keysOf(ctx, c.Tenant()); err != nil {
+			return err
+		}
+	}
 	return s.store.Update(ctx, c.Tenant(), func(tx store.Tx) error {
+		if keys != nil {
+			if err := s.checkUnused(ctx, tx, keys, id); err != nil {
+				return err
+			}
+		}
 		if err := tx.DeleteDefinition(ctx, s.kind.Row, id); errors.Is(err, store.ErrNotFound) {
 			return s.kind.Absent
 		} else if err != nil {
@@ -361,6 +426,32 @@ func (s *Service) Delete(ctx context.Context, c access.Caller, id string) error 
 		}
 		return tx.AppendLog(ctx, audit.Entry(c, s.now(), s.kind.Entity, id, audit.Delete))
 	})
+}
+
+// checkUnused refuses to delete what definitions of another kind name. Which
+// they name is sealed, so each is opened: there are few, and this is rare.
+func (s *Service) checkUnused(ctx context.Context, tx store.Tx, keys *keyring.Keys, id string) error {
+	if _, err := s.row(ctx, tx, id); err != nil {
+		return err
+	}
+	rows, err := tx.Definitions(ctx, store.DefinitionFilter{Kind: s.kind.Users}, store.Page{Limit: math.MaxInt32})
+	if err != nil {
+		return fmt.Errorf("list definitions: %w", err)
+	}
+	var users int64
+	for _, r := range rows {
+		d, err := s.open(keys, r)
+		if err != nil {
+			return err
+		}
+		if slices.Contains(d.Reactors, id) {
+			users++
+		}
+	}
+	if users > 0 {
+		return s.kind.InUse.Counting(users)
+	}
+	return nil
 }
 
 // Find returns a definition to run it. It asks for no permission and logs

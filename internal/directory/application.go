@@ -351,8 +351,8 @@ func (s *Service) ReplaceApplication(ctx context.Context, c access.Caller, id st
 // errInUse says how many, so that whoever deletes knows what to look for.
 var errInUse = fault.New(fault.Conflict, "the application is in use; reactors and proxies that name it")
 
-// DeleteApplication removes an application with its keys, unless a reactor or
-// a proxy names it.
+// DeleteApplication removes an application with its keys and their sessions,
+// unless a reactor or a proxy names it.
 func (s *Service) DeleteApplication(ctx context.Context, c access.Caller, id string) error {
 	if err := c.Require(access.ApplicationDelete); err != nil {
 		return err
@@ -369,7 +369,8 @@ func (s *Service) DeleteApplication(ctx context.Context, c access.Caller, id str
 	})
 }
 
-// Regenerate gives an application one new key and revokes all older ones.
+// Regenerate gives an application one new key and revokes all older ones, with
+// their sessions, as DeleteKey does.
 func (s *Service) Regenerate(ctx context.Context, c access.Caller, id string, last ...store.Step[Application]) (a Application, err error) {
 	keys, err := s.keysFor(ctx, c, access.ApplicationUpdate)
 	if err != nil {
@@ -473,16 +474,16 @@ func (s *Service) Key(ctx context.Context, c access.Caller, application, id stri
 	return out, err
 }
 
-// DeleteKey revokes a key. One that is gone already is no fault: whoever
-// retries wants it gone.
+// DeleteKey revokes a key, and with it the sessions that it created or
+// authorized: they are refused from the next request on, and their rows go when
+// they expire. There may be very many, so each has no entry of its own. A key
+// that is gone, or whose application is gone or another tenant's, is no fault:
+// callers that retry want it gone.
 func (s *Service) DeleteKey(ctx context.Context, c access.Caller, application, id string) error {
 	if err := c.Require(access.ApplicationUpdate); err != nil {
 		return err
 	}
 	return s.update(ctx, c, func(tx store.Tx) error {
-		if _, err := rowOf(ctx, tx, application); err != nil {
-			return err
-		}
 		if err := tx.DeleteKey(ctx, application, id); errors.Is(err, store.ErrNotFound) {
 			return nil
 		} else if err != nil {

@@ -62,7 +62,7 @@ func (s *Service) Authenticate(ctx context.Context, text secret.Text) (access.Ca
 	if !a.ExpiresAt.IsZero() && a.ExpiresAt <= store.At(s.now()) {
 		return access.Caller{}, errExpired
 	}
-	return access.NewApplication(k.Tenant(), a.ID, kind, grant), nil
+	return access.NewApplication(k.Tenant(), a.ID, kind, grant).WithKey(found.ID), nil
 }
 
 // Acting is the caller that an application or, where session is not empty, one

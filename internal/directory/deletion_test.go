@@ -11,7 +11,6 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/tink-crypto/tink-go/v2/aead"
@@ -24,6 +23,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
 	"github.com/tokenkeep/tokenkeep/internal/store"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 // copyFolder copies the files of a store that nobody has open.
@@ -454,6 +454,59 @@ func TestOneDeletionThatFailsKeepsNoOther(t *testing.T) {
 	again.none()
 }
 
+// deletions is a store that notes in which order the rows of tenants go.
+type deletions struct {
+	store.Store
+	order []string
+}
+
+func (d *deletions) Update(ctx context.Context, tenant string, fn func(store.Tx) error) error {
+	return d.Store.Update(ctx, tenant, func(tx store.Tx) error { return fn(deletion{tx, d}) })
+}
+
+type deletion struct {
+	store.Tx
+	all *deletions
+}
+
+func (d deletion) DeleteTenantRows(ctx context.Context, limit int) (bool, error) {
+	d.all.order = append(d.all.order, d.Tenant())
+	return d.Tx.DeleteTenantRows(ctx, limit)
+}
+
+// TestDeletionsTakeTurns: a tenant with many rows does not keep others waiting.
+func TestDeletionsTakeTurns(t *testing.T) {
+	w := newWorld(t)
+	for range 3 {
+		id, _ := w.tenant()
+		for range 6 { // each needs several steps
+			err := w.store.Update(t.Context(), id, func(tx store.Tx) error {
+				for range 200 {
+					if err := tx.AppendLog(t.Context(), storetest.SomeEntry("entity")); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.DeleteTenant(t.Context(), w.manager(id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := &deletions{Store: w.store}
+	service := directory.New(s, w.ring, w.clock.Now, "test", func(context.Context, string) error { return nil })
+	if err := service.FinishDeletions(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if len(s.order) < 6 || s.order[0] == s.order[1] || s.order[1] == s.order[2] || s.order[0] == s.order[2] || s.order[0] != s.order[3] {
+		t.Errorf("rows were deleted in the order %v, want the three tenants in turn", s.order)
+	}
+	w.none()
+}
+
 // outdated is a store that a newer release shares.
 type outdated struct{ store.Store }
 
@@ -492,7 +545,7 @@ func TestFinishDeletionsEndsWithItsContext(t *testing.T) {
 	if err := w.DeleteTenant(t.Context(), w.manager(tenant)); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := w.FinishDeletions(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("FinishDeletions = %v, want %v", err, context.Canceled)

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -57,6 +58,8 @@ const maxName = 200 // characters
 func checkName(f *fault.Fields, name string) {
 	if n := utf8.RuneCountInString(name); n < 1 || n > maxName {
 		f.Add("name", "must have 1 to 200 characters")
+	} else if strings.TrimSpace(name) == "" {
+		f.Add("name", "must not be blank")
 	}
 	for _, r := range name {
 		if unicode.IsControl(r) {

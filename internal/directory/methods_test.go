@@ -26,7 +26,7 @@ type method struct {
 	operation  string
 	message    string
 	// missing is what a target that is not there makes of the call; nil for
-	// methods that take none, and for those to which it is no fault.
+	// methods that take none.
 	missing *missing
 	// call returns the id that the entry names.
 	call func(w *world, c access.Caller, at target) (id string, err error)
@@ -34,9 +34,11 @@ type method struct {
 	fail func(w *world, c access.Caller, at target, step error) error
 }
 
+// missing has the words of a refusal, none when the call succeeds and does nothing.
 type missing struct{ words string }
 
 var (
+	noFault       = &missing{}
 	noApplication = &missing{"no such application"}
 	noKey         = &missing{"no such key"}
 	noSession     = &missing{"no such session"}
@@ -148,7 +150,7 @@ var methods = []method{
 			_, err := w.Key(w.t.Context(), c, at.application, at.key)
 			return at.key, err
 		}, nil},
-	{"DeleteKey", access.ApplicationUpdate, "key", "delete", "Key deleted", noApplication,
+	{"DeleteKey", access.ApplicationUpdate, "key", "delete", "Key deleted", noFault,
 		func(w *world, c access.Caller, at target) (string, error) {
 			return at.key, w.DeleteKey(w.t.Context(), c, at.application, at.key)
 		}, nil},
@@ -273,7 +275,10 @@ func TestAnotherTenantsThingsAreNotThere(t *testing.T) {
 		} {
 			entries := w.since(call.tenant, func() {
 				_, err := m.call(w, w.manager(call.tenant), call.at)
-				if !errors.Is(err, fault.NotFound) || fault.Of(err).Detail() != m.missing.words {
+				if m.missing == noFault && err != nil {
+					t.Errorf("%s of %s = %v, want no fault", m.name, name, err)
+				}
+				if m.missing != noFault && (!errors.Is(err, fault.NotFound) || fault.Of(err).Detail() != m.missing.words) {
 					t.Errorf("%s of %s = %v, want not found: %s", m.name, name, err, m.missing.words)
 				}
 			})

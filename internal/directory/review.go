@@ -47,11 +47,11 @@ type Inactive string
 
 // What makes a holder inactive.
 const (
-	Active             Inactive = ""
-	HasExpired         Inactive = "it has expired"
-	NotAuthorized      Inactive = "it is not authorized yet"
-	WithoutApplication Inactive = "the application that made it is gone or has expired"
-	WithoutMaker       Inactive = "the application that authorized it is gone or has expired"
+	Active           Inactive = ""
+	HasExpired       Inactive = "it has expired"
+	NotAuthorized    Inactive = "it is not authorized yet"
+	NoCreatingKey    Inactive = "the key that created it is gone or its application has expired"
+	NoAuthorizingKey Inactive = "the key that authorized it is gone or its application has expired"
 )
 
 // Explanation is the answer: the decision with every step that led there. An
@@ -136,11 +136,6 @@ func (s *Service) Explain(ctx context.Context, c access.Caller, q Question) (out
 			if holder, out.Inactive, err = s.sessionHolder(ctx, tx, keys, r); err != nil {
 				return err
 			}
-			if out.Inactive == Active {
-				if out.Inactive, err = s.stateOfMaker(ctx, tx, keys, r); err != nil {
-					return err
-				}
-			}
 		}
 		entries := []store.LogEntry{audit.EntryBy(c, s.now(), entity, id, audit.Read, "access explanation")}
 		target := access.Target{ID: q.Token, Containers: containers}
@@ -214,31 +209,12 @@ func (s *Service) sessionHolder(ctx context.Context, tx store.Tx, keys *keyring.
 		return c, HasExpired, nil
 	case errors.Is(err, errNotYet):
 		return c, NotAuthorized, nil
-	case errors.Is(err, errUnknownKey), errors.Is(err, errExpired):
-		return c, WithoutApplication, nil
+	case errors.Is(err, errNoCreatingKey):
+		return c, NoCreatingKey, nil
+	case errors.Is(err, errNoAuthorizingKey):
+		return c, NoAuthorizingKey, nil
 	}
 	return c, Active, err
-}
-
-// stateOfMaker says whether there is still somebody for a session to get the
-// lesser of. Requests need not ask: of nothing the lesser is nothing.
-func (s *Service) stateOfMaker(ctx context.Context, tx store.Tx, keys *keyring.Keys, r store.Session) (Inactive, error) {
-	lifted, err := uncapped(ctx, tx, keys)
-	if err != nil || lifted {
-		return Active, err
-	}
-	maker, err := tx.Application(ctx, r.AuthorizedBy)
-	if errors.Is(err, store.ErrNotFound) {
-		return WithoutMaker, nil
-	}
-	if err != nil {
-		return Active, fmt.Errorf("look for a session's maker: %w", err)
-	}
-	_, state, err := s.holderOf(keys, maker)
-	if state == HasExpired {
-		state = WithoutMaker
-	}
-	return state, err
 }
 
 // Holder is an application or a session that could do what was asked about.

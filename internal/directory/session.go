@@ -30,6 +30,9 @@ var (
 	errNonceUsed    = fault.New(fault.Conflict, "the nonce was used already")
 	errSessionEnded = fault.New(fault.Unauthenticated, "the session has expired")
 	errNotYet       = fault.New(fault.Forbidden, "the session is not authorized yet")
+
+	errNoCreatingKey    = fault.New(fault.Unauthenticated, "the key that created this session is no longer valid").WithCode("session_revoked")
+	errNoAuthorizingKey = fault.New(fault.Unauthenticated, "the key that authorized this session is no longer valid").WithCode("session_revoked")
 )
 
 // Session is a session as the applications of its tenant see it. Its key and
@@ -53,19 +56,35 @@ type Session struct {
 // sealedSession is all that decides what a session may do, and for whom. It is
 // sealed as one, for this session alone, from its making on: whoever can write
 // to the database must not authorize a session, prolong it, give it another
-// key, or pass it off as another application's.
+// key, pass it off as another application's, or let it outlive the keys that
+// created and authorized it.
 type sealedSession struct {
-	Key          []byte        `json:"key"`
-	Nonce        []byte        `json:"nonce"`
-	CreatedBy    string        `json:"created_by"`
-	AuthorizedBy string        `json:"authorized_by,omitempty"`
-	ExpiresAt    store.Time    `json:"expires_at"`
-	Permissions  []string      `json:"permissions,omitempty"`
-	Rules        []access.Rule `json:"rules,omitempty"`
+	Key            []byte         `json:"key"`
+	Nonce          []byte         `json:"nonce"`
+	CreatedBy      string         `json:"created_by"`
+	CreatedWith    applicationKey `json:"created_with,omitzero"`
+	AuthorizedBy   string         `json:"authorized_by,omitempty"`
+	AuthorizedWith applicationKey `json:"authorized_with,omitzero"`
+	ExpiresAt      store.Time     `json:"expires_at"`
+	Permissions    []string       `json:"permissions,omitempty"`
+	Rules          []access.Rule  `json:"rules,omitempty"`
 }
 
-func sealSession(keys *keyring.Keys, r *store.Session, permissions []string, rules []access.Rule) error {
-	b, err := json.Marshal(sealedSession{r.KeyHash, r.NonceHash, r.CreatedBy, r.AuthorizedBy, r.ExpiresAt, permissions, rules})
+// applicationKey identifies a key of an application. Anyone who can write to the
+// database can insert a row under the id of a key that was revoked. The hash of
+// that key is gone with its row, so such a row does not bring it back. The zero
+// value is an unknown key.
+type applicationKey struct {
+	ID   string `json:"id,omitempty"`
+	Hash []byte `json:"hash,omitempty"`
+}
+
+// sealSession seals a row with the keys and the grant in g. The rest of g is
+// taken from the row.
+func sealSession(keys *keyring.Keys, r *store.Session, g sealedSession) error {
+	g.Key, g.Nonce, g.CreatedBy, g.AuthorizedBy, g.ExpiresAt = r.KeyHash, r.NonceHash, r.CreatedBy, r.AuthorizedBy, r.ExpiresAt
+	r.CreatedKeyID, r.AuthorizedKeyID = g.CreatedWith.ID, g.AuthorizedWith.ID
+	b, err := json.Marshal(g)
 	if err != nil {
 		return fmt.Errorf("encode a session: %w", err)
 	}
@@ -84,11 +103,16 @@ func openSession(keys *keyring.Keys, r store.Session) (sealedSession, error) {
 		return g, errors.New("decode a session") // the decoder's words may repeat it
 	}
 	if !bytes.Equal(g.Key, r.KeyHash) || !bytes.Equal(g.Nonce, r.NonceHash) || g.CreatedBy != r.CreatedBy ||
-		g.AuthorizedBy != r.AuthorizedBy || g.ExpiresAt != r.ExpiresAt {
+		g.AuthorizedBy != r.AuthorizedBy || g.ExpiresAt != r.ExpiresAt ||
+		!g.CreatedWith.isOrUnknown(r.CreatedKeyID) || !g.AuthorizedWith.isOrUnknown(r.AuthorizedKeyID) {
 		return g, &keyring.OpenError{Record: r.ID, Field: keyring.FieldSessionGrant}
 	}
 	return g, nil
 }
+
+// isOrUnknown reports whether a row names this key. A server of the release
+// before does not know of keys, and drops them when it authorizes a session.
+func (k applicationKey) isOrUnknown(id string) bool { return k.ID == "" || k.ID == id }
 
 func sessionOf(tenant string, r store.Session, g sealedSession) Session {
 	return Session{
@@ -120,10 +144,15 @@ func (s *Service) CreateSession(ctx context.Context, c access.Caller, last ...st
 		ID: access.NewID(), KeyHash: keys.HashKey(key.Text()), NonceHash: keys.HashKey(nonce.Text()), Prefix: key.Prefix(),
 		CreatedBy: c.Application(), CreatedAt: store.At(now), ExpiresAt: store.At(now.Add(sessionLife)), Version: 1,
 	}
-	if err := sealSession(keys, &r, nil, nil); err != nil {
-		return Session{}, err
-	}
 	err = s.logged(ctx, c, audit.Session, r.ID, audit.Create, func(tx store.Tx) error {
+		with, err := presentedKey(ctx, tx, c)
+		if err != nil {
+			return err
+		}
+		r := r // a transaction may run again
+		if err := sealSession(keys, &r, sealedSession{CreatedWith: with}); err != nil {
+			return err
+		}
 		if err := tx.InsertSession(ctx, r); err != nil {
 			return fmt.Errorf("insert session: %w", err)
 		}
@@ -132,6 +161,22 @@ func (s *Service) CreateSession(ctx context.Context, c access.Caller, last ...st
 		return store.Finish(tx, out, last)
 	})
 	return out, err
+}
+
+// presentedKey returns the key that the caller presented, unless it was revoked
+// since. Code that acts for an application has none, and reaches no route that
+// creates or authorizes a session.
+func presentedKey(ctx context.Context, tx store.Tx, c access.Caller) (applicationKey, error) {
+	list, err := tx.Keys(ctx, c.Application())
+	if err != nil {
+		return applicationKey{}, fmt.Errorf("list keys: %w", err)
+	}
+	for _, k := range list {
+		if k.ID == c.Key() {
+			return applicationKey{k.ID, k.Hash}, nil
+		}
+	}
+	return applicationKey{}, errUnknownKey
 }
 
 // Authorization is what a private application gives to the session of a nonce.
@@ -178,11 +223,17 @@ func (s *Service) AuthorizeSession(ctx context.Context, c access.Caller, in Auth
 		if err != nil {
 			return notFound(err, errNoNonce)
 		}
-		if _, err := openSession(keys, r); err != nil {
+		g, err := openSession(keys, r)
+		if err != nil {
 			return fmt.Errorf("open session: %w", err)
 		}
 		if ended(r, s.now()) {
 			return errNoNonce
+		}
+		if _, err := s.creatorOf(ctx, tx, keys, r, g); errors.Is(err, errNoCreatingKey) {
+			return errNoNonce
+		} else if err != nil {
+			return err
 		}
 		if r.AuthorizedBy != "" {
 			return errNonceUsed
@@ -193,15 +244,19 @@ func (s *Service) AuthorizeSession(ctx context.Context, c access.Caller, in Auth
 		}
 		if !lifted {
 			if err := c.RequireToGrant(grant); err != nil {
-				return err
+				return access.About(err, access.Entity{Type: audit.Session, ID: r.ID})
 			}
 		}
+		if g.AuthorizedWith, err = presentedKey(ctx, tx, c); err != nil {
+			return err
+		}
+		g.Permissions, g.Rules = in.Permissions, in.Rules
 		r.AuthorizedBy, r.AuthorizedAt = c.Application(), store.At(s.now())
 		if !in.ExpiresAt.IsZero() {
 			r.ExpiresAt = store.At(in.ExpiresAt)
 		}
 		r.Version++
-		if err := sealSession(keys, &r, in.Permissions, in.Rules); err != nil {
+		if err := sealSession(keys, &r, g); err != nil {
 			return err
 		}
 		if err := tx.ReplaceSession(ctx, r); errors.Is(err, store.ErrConflict) {
@@ -212,7 +267,7 @@ func (s *Service) AuthorizeSession(ctx context.Context, c access.Caller, in Auth
 		if err := tx.AppendLog(ctx, audit.EntryBy(c, s.now(), audit.Session, r.ID, audit.Update, "authorization")); err != nil {
 			return err
 		}
-		out = sessionOf(c.Tenant(), r, sealedSession{Permissions: in.Permissions, Rules: in.Rules})
+		out = sessionOf(c.Tenant(), r, g)
 		return store.Finish(tx, out, last)
 	})
 	if errors.Is(err, store.ErrConflict) {
@@ -228,18 +283,8 @@ func uncapped(ctx context.Context, tx store.Tx, keys *keyring.Keys) (bool, error
 	if err != nil {
 		return false, notFound(err, errNoTenant)
 	}
-	if !liftsCap(t) {
-		return false, nil
-	}
-	kept, err := openSecrets(keys, t.Secrets)
-	if err != nil {
-		return false, fmt.Errorf("open secrets: %w", err)
-	}
-	return kept.UncappedSessions, nil
+	return Widened(t, keys, UncappedSessions)
 }
-
-// liftsCap is what the row says in clear.
-func liftsCap(t store.Tenant) bool { return SettingsOf(t)["uncapped_sessions"] == "true" }
 
 // Sessions returns a page of the tenant's live sessions, newest first, and how
 // many there are.
@@ -250,7 +295,7 @@ func (s *Service) Sessions(ctx context.Context, c access.Caller, page store.Page
 	}
 	err = s.logged(ctx, c, audit.Session, audit.Many, audit.Read, func(tx store.Tx) error {
 		list = nil // a transaction may run again
-		live := store.SessionFilter{Now: store.At(s.now())}
+		live := store.SessionFilter{Now: store.At(s.now()), LiveKeys: true}
 		rows, err := tx.Sessions(ctx, live, page)
 		if err != nil {
 			return fmt.Errorf("list sessions: %w", err)
@@ -312,31 +357,27 @@ func (s *Service) authenticateSession(ctx context.Context, keys *keyring.Keys, k
 	return c, err
 }
 
-// callerOfSession is the caller that a session's key stands for. What the
-// session's maker may do is read with it, every time: a session gets the lesser
-// of both.
+// callerOfSession is the caller that a session's key stands for. The keys that
+// created and authorized the session, and what their applications may do, are
+// read every time: the session dies with either key, and gets the lesser of its
+// own grant and what the application that authorized it may do.
 func (s *Service) callerOfSession(ctx context.Context, tx store.Tx, keys *keyring.Keys, r store.Session) (access.Caller, error) {
 	g, err := openSession(keys, r)
 	if err != nil {
 		return access.Caller{}, fmt.Errorf("open session: %w", err)
 	}
-	// A public application that is gone or has expired takes its sessions
-	// along, as it does its keys.
-	by, err := tx.Application(ctx, r.CreatedBy)
-	if err != nil {
-		return access.Caller{}, notFound(err, errUnknownKey)
-	}
-	if _, err := s.grants.of(keys.Tenant(), keys, by); err != nil {
-		return access.Caller{}, err // the row is not what was sealed
-	}
 	if ended(r, s.now()) {
 		return access.Caller{}, errSessionEnded
 	}
-	if !by.ExpiresAt.IsZero() && by.ExpiresAt <= store.At(s.now()) {
-		return access.Caller{}, errExpired
+	if _, err := s.creatorOf(ctx, tx, keys, r, g); err != nil {
+		return access.Caller{}, err
 	}
 	if r.AuthorizedBy == "" {
 		return access.Caller{}, errNotYet
+	}
+	limit, err := s.holderOfKey(ctx, tx, keys, issuer{r.AuthorizedBy, g.AuthorizedWith, r.AuthorizedKeyID, r.AuthorizedAt, errNoAuthorizingKey})
+	if err != nil {
+		return access.Caller{}, err
 	}
 	own, err := access.NewGrant(g.Permissions, g.Rules)
 	if err != nil {
@@ -349,30 +390,79 @@ func (s *Service) callerOfSession(ctx context.Context, tx store.Tx, keys *keyrin
 	if lifted {
 		return access.NewUncappedSession(keys.Tenant(), r.CreatedBy, r.ID, own), nil
 	}
-	maker, err := tx.Application(ctx, r.AuthorizedBy)
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return access.Caller{}, err
-	}
-	limit, err := s.capOf(keys, maker)
-	if err != nil {
-		return access.Caller{}, err
-	}
 	return access.NewSession(keys.Tenant(), r.CreatedBy, r.ID, own, limit), nil
 }
 
-// capOf is what a session's maker may do now: nothing when it is gone or has
-// expired.
-func (s *Service) capOf(keys *keyring.Keys, maker store.Application) (access.Grant, error) {
-	if maker.ID == "" || maker.Type != string(access.Private) {
-		return access.Grant{}, nil
+// issuer is who created a session, or who authorized it: an application, and the
+// key that it presented.
+type issuer struct {
+	application string
+	key         applicationKey // as sealed
+	keyID       string         // as the row has it, for when nothing was sealed
+	at          store.Time
+	dead        *fault.Fault // returned when the key is no longer live
+}
+
+// creatorOf returns what the application that created a session may do, or
+// errNoCreatingKey.
+func (s *Service) creatorOf(ctx context.Context, tx store.Tx, keys *keyring.Keys, r store.Session, g sealedSession) (access.Grant, error) {
+	return s.holderOfKey(ctx, tx, keys, issuer{r.CreatedBy, g.CreatedWith, r.CreatedKeyID, r.CreatedAt, errNoCreatingKey})
+}
+
+// holderOfKey returns what an application may do now, if its key is live: the
+// key is not revoked, and the application is neither gone nor expired.
+func (s *Service) holderOfKey(ctx context.Context, tx store.Tx, keys *keyring.Keys, from issuer) (access.Grant, error) {
+	find := findKey
+	if from.key.ID == "" {
+		find = findAnyKey
+	}
+	a, err := find(ctx, tx, from)
+	if err != nil {
+		return access.Grant{}, notFound(err, from.dead)
 	}
 	// Opened first: what the row says in clear counts only once that is known
 	// to be what was sealed.
-	g, err := s.grants.of(keys.Tenant(), keys, maker)
-	if err != nil || !maker.ExpiresAt.IsZero() && maker.ExpiresAt <= store.At(s.now()) {
+	grant, err := s.grants.of(keys.Tenant(), keys, a)
+	if err != nil {
 		return access.Grant{}, err
 	}
-	return g, nil
+	if !a.ExpiresAt.IsZero() && a.ExpiresAt <= store.At(s.now()) {
+		return access.Grant{}, from.dead
+	}
+	return grant, nil
+}
+
+// findKey returns the application of a key that is live.
+func findKey(ctx context.Context, tx store.Tx, from issuer) (store.Application, error) {
+	k, a, err := tx.KeyByHash(ctx, from.key.Hash)
+	if err == nil && (k.ID != from.key.ID || a.ID != from.application) {
+		err = store.ErrNotFound
+	}
+	return a, err
+}
+
+// findAnyKey is findKey for a session of the release before, which recorded no
+// keys. Such a session lives 24 hours at most. It dies when the application has
+// no key left that is as old as the creation or the authorization, as after a
+// regeneration. When one of several such keys is revoked, it cannot be told
+// which of them was used, and the session lives on. When a server of this release
+// created the session and one of the release before authorized it, the row still
+// has the id of the creating key.
+func findAnyKey(ctx context.Context, tx store.Tx, from issuer) (store.Application, error) {
+	a, err := tx.Application(ctx, from.application)
+	if err != nil {
+		return a, err
+	}
+	list, err := tx.Keys(ctx, from.application)
+	if err != nil {
+		return a, fmt.Errorf("list keys: %w", err)
+	}
+	for _, k := range list {
+		if k.ID == from.keyID || from.keyID == "" && k.CreatedAt <= from.at {
+			return a, nil
+		}
+	}
+	return a, store.ErrNotFound
 }
 
 // SweepSessions removes sessions that have expired, of all tenants, and returns

@@ -40,13 +40,24 @@ type Setting struct {
 	refusal string
 }
 
+// The settings that let callers see or do more than the rules say. They count
+// only when they are sealed too: see Widened.
+const (
+	UncappedSessions   = "uncapped_sessions"
+	BlindDeduplication = "blind_deduplication"
+	MaskedFingerprints = "masked_fingerprints"
+)
+
 // settings are all that there are; see Settings.
 var settings = []Setting{
 	choice("fingerprint_tokens", "Whether every token gets a fingerprint, or only those that ask for one.", "true"),
 	choice("deduplicate_tokens", "Whether a create that would repeat a token answers with the existing one.", "false"),
 	choice("disable_ephemeral_proxy", "Whether calls that name their destination in a header are refused.", "false"),
 	choice("disable_anonymous_detokenization", "Whether proxies that ask for no key put no protected values in, unless they have an application.", "false"),
-	choice("uncapped_sessions", "Whether a session may hold more than the application that authorized it.", "false"),
+	choice(UncappedSessions, "Whether a session may hold more than the application that authorized it.", "false"),
+	choice(BlindDeduplication, "Whether callers who may not see fingerprints deduplicate too. Callers who know the id of a token can then test guesses of its data.", "false"),
+	choice(MaskedFingerprints, "Whether callers who see the mask of a token see its fingerprint too. With a mask and a fingerprint a card number can be guessed.", "false"),
+	choice("numeric_ids", "Whether ids, containers and metadata keys may look like card numbers.", "false"),
 	{
 		Name: "cvc_retention", Doc: "How long a card's security code is kept; at most an hour.", Default: "1h",
 		valid: func(v string) bool {
@@ -143,9 +154,8 @@ func (s *Service) ReplaceTenant(ctx context.Context, c access.Caller, name strin
 		if err != nil {
 			return err
 		}
-		if lifts := liftsCap(r); lifts != kept.UncappedSessions {
-			kept.UncappedSessions = lifts
-			if r.Secrets, err = sealSecrets(keys, kept); err != nil {
+		if widened := kept.widenedAs(r); widened != kept {
+			if r.Secrets, err = sealSecrets(keys, widened); err != nil {
 				return err
 			}
 		}
@@ -210,40 +220,45 @@ func (s *Service) destroyKeys(ctx context.Context, tenant string) error {
 const rowsPerStep = 500
 
 // FinishDeletions destroys the keys and removes the rows of tenants that are
-// being deleted, a bounded number at a time, so that nobody waits behind it.
-// One that fails does not keep the others. Every node does so; while releases
-// change, rows wait for the newer one.
+// being deleted, a bounded number at a time, so that nobody waits behind it. The
+// tenants take turns, and one that fails does not keep the others. Every node
+// does so; while releases change, rows wait for the newer one.
 func (s *Service) FinishDeletions(ctx context.Context) error {
-	var failed []error
+	var errs []error
+	var tenants []string // that have rows
 	err := s.eachTenant(ctx, func(t store.Tenant) error {
 		if t.Deleting {
-			failed = append(failed, s.finishDeletion(ctx, t.ID))
+			if err := s.destroyKeys(ctx, t.ID); err != nil {
+				errs = append(errs, err)
+			} else {
+				tenants = append(tenants, t.ID)
+			}
 		}
 		return ctx.Err()
 	})
-	return errors.Join(append(failed, err)...)
-}
-
-func (s *Service) finishDeletion(ctx context.Context, tenant string) error {
-	if err := s.destroyKeys(ctx, tenant); err != nil {
-		return err
-	}
-	switch err := s.store.AllTenants().Current(ctx); {
-	case errors.Is(err, store.ErrNewerSchema):
-		return nil // a server of the newer release removes all rows; this one may not know them
-	case err != nil:
-		return fmt.Errorf("look at the schema: %w", err)
-	}
-	for more := true; more; {
-		err := s.store.Update(ctx, tenant, func(tx store.Tx) (err error) {
-			more, err = tx.DeleteTenantRows(ctx, rowsPerStep)
-			return err
-		})
-		if err != nil {
-			return fmt.Errorf("delete rows of a tenant: %w", err)
+	errs = append(errs, err)
+	if len(tenants) > 0 {
+		switch err := s.store.AllTenants().Current(ctx); {
+		case errors.Is(err, store.ErrNewerSchema):
+			tenants = nil // a server of the newer release removes all rows; this one may not know them
+		case err != nil:
+			return errors.Join(append(errs, fmt.Errorf("look at the schema: %w", err))...)
 		}
 	}
-	return nil
+	for len(tenants) > 0 && ctx.Err() == nil {
+		tenants = slices.DeleteFunc(tenants, func(tenant string) bool {
+			more := false
+			err := s.store.Update(ctx, tenant, func(tx store.Tx) (err error) {
+				more, err = tx.DeleteTenantRows(ctx, rowsPerStep)
+				return err
+			})
+			if err != nil {
+				errs = append(errs, fmt.Errorf("delete rows of a tenant: %w", err))
+			}
+			return err != nil || !more
+		})
+	}
+	return errors.Join(append(errs, ctx.Err())...)
 }
 
 // eachTenant goes through all tenants of the installation.
@@ -276,25 +291,26 @@ func (s *Service) Usage(ctx context.Context, c access.Caller) (u Usage, err erro
 	if err := c.Require(access.ReportRead); err != nil {
 		return Usage{}, err
 	}
-	err = s.logged(ctx, c, audit.Tenant, c.Tenant(), audit.Read, func(tx store.Tx) error {
-		u = Usage{Tokens: make(map[string]int64)}
-		groups, err := tx.TokenGroups(ctx)
+	// Read in a view, so that no writer waits for it. Nothing is shown before it
+	// is in the log.
+	err = s.store.View(ctx, c.Tenant(), func(tx store.Tx) error {
+		types, err := tx.CountTypes(ctx, store.At(s.now()))
 		if err != nil {
-			return fmt.Errorf("list token groups: %w", err)
+			return fmt.Errorf("count tokens: %w", err)
 		}
-		for _, g := range groups {
-			n, err := tx.CountTokens(ctx, store.TokenFilter{Now: store.At(s.now()), Groups: []string{g.ID}})
-			if err != nil {
-				return fmt.Errorf("count tokens: %w", err)
-			}
-			if n > 0 {
-				u.Tokens[g.Type] += n
-				u.Total += n
-			}
+		u = Usage{Tokens: types}
+		for _, n := range types {
+			u.Total += n
 		}
 		return nil
 	})
-	return u, err
+	if err != nil {
+		return Usage{}, notFound(err, errNoTenant)
+	}
+	if err := s.logged(ctx, c, audit.Tenant, c.Tenant(), audit.Read, func(store.Tx) error { return nil }); err != nil {
+		return Usage{}, err
+	}
+	return u, nil
 }
 
 // CallbackSecret signs what is delivered to a tenant's callback URLs.
@@ -308,15 +324,46 @@ type CallbackSecret struct {
 // callbackOverlap is how long a replaced secret goes on signing.
 const callbackOverlap = 24 * time.Hour
 
-// keptSecrets is the form in which a tenant's secrets are sealed, and the one
-// setting that widens what others may do.
+// keptSecrets is the form in which a tenant's secrets are sealed, and the
+// settings that let callers see or do more. Those count only here: anyone who
+// can write to the database must not turn them on.
 type keptSecrets struct {
 	Callback  string    `json:"callback"`
 	Previous  string    `json:"previous,omitempty"`
 	RotatedAt time.Time `json:"rotated_at,omitzero"`
-	// UncappedSessions repeats the setting of that name, which counts only
-	// here: whoever can write to the database must not lift the cap.
-	UncappedSessions bool `json:"uncapped_sessions,omitempty"`
+
+	UncappedSessions   bool `json:"uncapped_sessions,omitempty"`
+	BlindDeduplication bool `json:"blind_deduplication,omitempty"`
+	MaskedFingerprints bool `json:"masked_fingerprints,omitempty"`
+}
+
+// widenedAs returns k with the settings that a row has in plaintext.
+func (k keptSecrets) widenedAs(r store.Tenant) keptSecrets {
+	for name, on := range k.widening() {
+		*on = SettingsOf(r)[name] == "true"
+	}
+	return k
+}
+
+// widening has the sealed settings by their names.
+func (k *keptSecrets) widening() map[string]*bool {
+	return map[string]*bool{
+		UncappedSessions: &k.UncappedSessions, BlindDeduplication: &k.BlindDeduplication, MaskedFingerprints: &k.MaskedFingerprints,
+	}
+}
+
+// Widened reports whether a setting that lets callers see or do more is on: the
+// tenant's row has it, and so does what was sealed when it was chosen.
+func Widened(r store.Tenant, keys *keyring.Keys, name string) (bool, error) {
+	if SettingsOf(r)[name] != "true" {
+		return false, nil
+	}
+	kept, err := openSecrets(keys, r.Secrets)
+	if err != nil {
+		return false, fmt.Errorf("open secrets: %w", err)
+	}
+	on := kept.widening()[name]
+	return on != nil && *on, nil
 }
 
 // newCallbackSecret makes a secret in the form that libraries for Standard

@@ -68,12 +68,14 @@ var rows = []struct {
 	{"configuration file", configFile},
 	{"TLS certificate", certificate},
 	{"key-encryption key", kekAge},
+	{"KMS", kmsUse},
 	{"data keys", dataKeys},
 	{"migrations", migrations},
 	{"sandbox", sandbox},
 	{"core dumps", coreDumps},
 	{"swap", swap},
 	{"open files", openFiles},
+	{"limits", limitsReached},
 }
 
 // Names returns the names of the rows.

@@ -17,6 +17,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/admin"
 	"github.com/tokenkeep/tokenkeep/internal/config"
 	"github.com/tokenkeep/tokenkeep/internal/doctor"
+	"github.com/tokenkeep/tokenkeep/internal/limit"
 )
 
 const limits = `Limit                     Soft Limit           Hard Limit           Units
@@ -168,6 +169,14 @@ func TestEveryRowTellsGoodFromBad(t *testing.T) {
 		"swap":                    {"swap", func(w *ward) { w.write("proc/swaps", "Filename\n/dev/sda2 partition 1 0 -2\n") }, doctor.Warn, "swaps"},
 		"few files":               {"open files", func(w *ward) { w.replace("proc/7/limits", "20000", "1024 ") }, doctor.Warn, "1024"},
 		"any number of files":     {"open files", func(w *ward) { w.replace("proc/7/limits", "20000    ", "unlimited") }, doctor.OK, "no limit"},
+		"a KMS that can be used":  {"KMS", func(*ward) {}, doctor.OK, "can be used"},
+		"a KMS that refuses":      {"KMS", func(w *ward) { w.Status.KMS = "the KMS refuses" }, doctor.Fail, "the KMS refuses"},
+		"a KMS without a server":  {"KMS", func(w *ward) { w.Status = nil }, doctor.Unknown, "no server"},
+		"no limit reached":        {"limits", func(*ward) {}, doctor.OK, "no limit"},
+		"limits reached": {"limits", func(w *ward) {
+			w.Status.LimitsReached = []limit.Reached{{Name: limit.QueuedJobs, Count: 3, Last: time.Unix(0, 0)}}
+		}, doctor.Warn, "queued_jobs 3 times"},
+		"limits without a server": {"limits", func(w *ward) { w.Status = nil }, doctor.Unknown, "no server"},
 		"a system without /proc":  {"open files", func(w *ward) { w.Proc = w.path("none") }, doctor.Unknown, "does not tell"},
 	} {
 		t.Run(name, func(t *testing.T) {

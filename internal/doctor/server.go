@@ -7,6 +7,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/tokenkeep/tokenkeep/internal/limit"
 )
 
 const day = 24 * time.Hour
@@ -200,4 +202,33 @@ func days(d time.Duration) string {
 		return d.Round(time.Minute).String()
 	}
 	return fmt.Sprintf("%d days", int(d/day))
+}
+
+// limitsReached names the limits that callers reached within the last hour.
+func limitsReached(p Patient) (State, string, string) {
+	switch {
+	case p.Status == nil:
+		return Unknown, "no server is running on the data folder", startIt
+	case len(p.Status.LimitsReached) == 0:
+		return OK, "no limit was reached within the last hour", ""
+	}
+	var found, do []string
+	for _, r := range p.Status.LimitsReached {
+		found = append(found, fmt.Sprintf("%s %d times (%s)", r.Name, r.Count, r.Last.UTC().Format("15:04")))
+		if row, ok := limit.Find(r.Name); ok {
+			do = append(do, fmt.Sprintf("%s: %s", r.Name, row.Do))
+		}
+	}
+	return Warn, "reached within the last hour: " + strings.Join(found, ", "), strings.Join(do, "; ")
+}
+
+// kmsUse reports what is wrong with the KMS that holds the key-encryption key.
+func kmsUse(p Patient) (State, string, string) {
+	switch {
+	case p.Status == nil:
+		return Unknown, "no server is running on the data folder", startIt
+	case p.Status.KMS != "":
+		return Fail, p.Status.KMS, "docs/keys.md says for each KMS which permissions the server needs and what to do when a key is lost, disabled or throttled"
+	}
+	return OK, "the key-encryption key can be used", ""
 }

@@ -113,7 +113,7 @@ func (m machine) isOwn(to netip.AddrPort) bool {
 // judge decides on one address and port, with all that is known.
 func (e *Egress) judge(m machine, to netip.AddrPort, named bool) error {
 	if !e.policy.port(to.Port()) {
-		return errPort
+		return e.policy.badPort()
 	}
 	if err := e.policy.address(to.Addr(), named); err != nil {
 		return err

@@ -43,7 +43,7 @@ func (p *policy) url(raw string) (*url.URL, error) {
 		return nil, errURL
 	}
 	if u.Scheme != "https" && u.Scheme != "http" {
-		return nil, errScheme
+		return nil, p.badScheme()
 	}
 	_, rest, ok := strings.Cut(raw, "://")
 	if !ok || u.Opaque != "" {
@@ -74,7 +74,7 @@ func (p *policy) url(raw string) (*url.URL, error) {
 // before every request, and leaves them in normal form.
 func (p *policy) destination(u *url.URL) error {
 	if u.Scheme != "https" && (u.Scheme != "http" || !p.http) {
-		return errScheme
+		return p.badScheme()
 	}
 	if u.User != nil {
 		return errUserinfo
@@ -91,7 +91,7 @@ func (p *policy) destination(u *url.URL) error {
 		port = fallback
 	}
 	if !p.port(port) {
-		return errPort
+		return p.badPort()
 	}
 	host, isBracketed := cutBrackets(host)
 	if host, err = p.host(host, isBracketed); err != nil {

@@ -100,7 +100,7 @@ func New(s Settings) (*Egress, error) {
 		interfaces: net.InterfaceAddrs,
 	}
 	if e.resolver == nil {
-		e.resolver = &net.Resolver{PreferGo: true}
+		e.resolver = newSystemResolver()
 	}
 	if e.own == nil {
 		e.own = func() []netip.AddrPort { return nil }

@@ -47,7 +47,9 @@ var (
 	errUserinfo  = &refusal{fault.New(fault.Invalid, "the destination must not hold a user name or password"), "url"}
 	errFragment  = &refusal{fault.New(fault.Invalid, "the destination must not hold a fragment"), "url"}
 	errScheme    = &refusal{fault.New(fault.Invalid, "the destination must begin with https://"), "scheme"}
+	errAnyScheme = &refusal{fault.New(fault.Invalid, "the destination must begin with https:// or http://"), "scheme"}
 	errPort      = &refusal{fault.New(fault.Invalid, "the destination must use port 443 or a port from 1024 to 65535"), "port"}
+	errAnyPort   = &refusal{fault.New(fault.Invalid, "the destination must use port 80, port 443 or a port from 1024 to 65535"), "port"}
 	errName      = &refusal{fault.New(fault.Invalid, "the destination must have a full DNS name as its host"), "name"}
 	errInnerName = &refusal{fault.New(fault.Invalid, "the destination must not be a name of an inner network"), "name"}
 	errLiteral   = &refusal{fault.New(fault.Invalid, "the destination must have a DNS name and not an address as its host"), "literal"}

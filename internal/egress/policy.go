@@ -59,6 +59,23 @@ func newPolicy(s Settings) (policy, error) {
 
 func (p *policy) port(port uint16) bool { return port >= 1024 || p.ports[port] }
 
+// badScheme is the refusal of a scheme. It does not ask for https where http is
+// allowed too.
+func (p *policy) badScheme() error {
+	if p.http {
+		return errAnyScheme
+	}
+	return errScheme
+}
+
+// badPort is the refusal of a port.
+func (p *policy) badPort() error {
+	if p.http {
+		return errAnyPort
+	}
+	return errPort
+}
+
 // isNamed tells whether the operator opened a name.
 func (p *policy) isNamed(name string) bool {
 	if p.hosts[name] {

@@ -4,9 +4,11 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/audit"
 	"github.com/tokenkeep/tokenkeep/internal/directory"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
@@ -35,7 +37,7 @@ func applicationOf(a directory.Application) api.Application {
 
 func keyOf(k directory.Key) api.Key {
 	return api.Key{
-		ID: k.ID, Version: k.Version, Prefix: k.Prefix, Key: k.Text.Reveal(), CreatedBy: k.CreatedBy, CreatedAt: api.Time{Time: k.CreatedAt},
+		ID: k.ID, Version: strconv.Itoa(k.Version), Prefix: k.Prefix, Key: k.Text.Reveal(), CreatedBy: k.CreatedBy, CreatedAt: api.Time{Time: k.CreatedAt},
 	}
 }
 
@@ -45,7 +47,7 @@ func (s Services) createApplication(r *http.Request, c access.Caller, a *idempot
 		return answer, err
 	}
 	return effect(r.Context(), a, func(made directory.Application) (idempotency.Answer, error) {
-		return answerOf(http.StatusCreated, "/applications/"+made.ID, applicationOf(made))
+		return about(audit.Application, made.ID, http.StatusCreated, "/applications/"+made.ID, applicationOf(made))
 	}, func(last ...store.Step[directory.Application]) (directory.Application, error) {
 		return s.Directory.CreateApplication(r.Context(), c, directory.NewApplication{
 			Name: in.Name, Type: in.Type, Permissions: in.Permissions, Rules: in.Rules, ExpiresAt: in.ExpiresAt.Time,
@@ -55,7 +57,7 @@ func (s Services) createApplication(r *http.Request, c access.Caller, a *idempot
 }
 
 func showApplication(a directory.Application) (idempotency.Answer, error) {
-	return answerOf(http.StatusOK, "", applicationOf(a))
+	return about(audit.Application, a.ID, http.StatusOK, "", applicationOf(a))
 }
 
 func (s Services) listApplications(w http.ResponseWriter, r *http.Request, c access.Caller) error {
@@ -109,7 +111,7 @@ func (s Services) regenerateKey(r *http.Request, c access.Caller, a *idempotency
 func (s Services) createKey(r *http.Request, c access.Caller, a *idempotency.Attempt) (idempotency.Answer, error) {
 	id := r.PathValue("id")
 	return effect(r.Context(), a, func(k directory.Key) (idempotency.Answer, error) {
-		return answerOf(http.StatusCreated, "/applications/"+url.PathEscape(id)+"/keys/"+k.ID, keyOf(k))
+		return about(audit.Key, k.ID, http.StatusCreated, "/applications/"+url.PathEscape(id)+"/keys/"+k.ID, keyOf(k))
 	}, func(last ...store.Step[directory.Key]) (directory.Key, error) {
 		return s.Directory.CreateKey(r.Context(), c, id, last...)
 	})

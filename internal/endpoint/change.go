@@ -8,6 +8,7 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/audit"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 	"github.com/tokenkeep/tokenkeep/internal/idempotency"
@@ -21,27 +22,49 @@ type handler = func(w http.ResponseWriter, r *http.Request, c access.Caller) err
 // idempotency key; a is nil for those without.
 type change func(r *http.Request, c access.Caller, a *idempotency.Attempt) (idempotency.Answer, error)
 
-// once makes a handler of a change: of all requests with one idempotency key
-// one takes effect, and the others get its answer.
-func (s Services) once(do change) handler {
+// every makes a handler of a change that takes no idempotency key: every
+// request takes effect.
+func every(do change) handler {
 	return func(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+		answer, err := do(r, c, nil)
+		if err != nil {
+			return err
+		}
+		return write(w, answer)
+	}
+}
+
+// once makes an idempotent row of a change: of all requests with one
+// idempotency key one takes effect, and the others get its answer.
+func (s Services) once(row httpapi.Route, do change) httpapi.Route {
+	require, entity := needs(row.Permission)
+	row.Idempotent = true
+	row.Handle = func(w http.ResponseWriter, r *http.Request, c access.Caller) error {
 		key, err := httpapi.IdempotencyKey(r)
 		if err != nil {
 			return err
 		}
-		if key == "" {
-			answer, err := do(r, c, nil)
+		var attempt *idempotency.Attempt // nil when there is no key that counts
+		if key != "" {
+			request := idempotency.Request{
+				Method: r.Method, Path: strings.TrimSuffix(r.URL.EscapedPath(), "/"), Key: key, Require: require, Entity: entity,
+			}
+			if idempotency.SharesKey(c) {
+				if request.Body, err = httpapi.PeekBody(r); err != nil {
+					return err
+				}
+			}
+			var earlier *idempotency.Answer
+			earlier, attempt, err = s.Idempotency.Begin(r.Context(), c, request)
 			if err != nil {
 				return err
 			}
-			return write(w, answer)
+			if earlier != nil {
+				return replay(w, r, c, *earlier)
+			}
 		}
-		earlier, attempt, err := s.Idempotency.Begin(r.Context(), c, r.Method, strings.TrimSuffix(r.URL.EscapedPath(), "/"), key)
-		if err != nil {
-			return err
-		}
-		if earlier != nil {
-			return replay(w, r, *earlier)
+		if attempt == nil {
+			return every(do)(w, r, c)
 		}
 		// A mark that cannot be removed frees its key by itself.
 		defer func() { _ = attempt.Release(r.Context()) }()
@@ -54,7 +77,7 @@ func (s Services) once(do change) handler {
 				if lookErr != nil {
 					return lookErr
 				}
-				return replay(w, r, *earlier)
+				return replay(w, r, c, *earlier)
 			}
 		}
 		if err != nil {
@@ -62,9 +85,41 @@ func (s Services) once(do change) handler {
 		}
 		return write(w, answer)
 	}
+	return row
 }
 
-func replay(w http.ResponseWriter, r *http.Request, a idempotency.Answer) error {
+// needs returns what the Permission column of an idempotent row asks of the
+// caller of a replay, and the type of entity that the row is about. It panics
+// when the column says nothing that can be checked, which is a mistake in the
+// program.
+func needs(permission string) (require func(access.Caller) error, entity string) {
+	switch permission {
+	case publicKey:
+		return func(c access.Caller) error { return c.RequireType(access.Public) }, audit.Session
+	case privateKey:
+		return func(c access.Caller) error { return c.RequireType(access.Private) }, audit.Session
+	}
+	p, known := access.ParsePermission(permission)
+	switch {
+	case !known:
+		panic("endpoint: an idempotent row without a permission")
+	case p.OnTokens():
+		// Which tokens these are, and what they show, is stored with the answer.
+		return func(c access.Caller) error { return c.RequireSomewhere(p) }, p.Entity()
+	}
+	return func(c access.Caller) error { return c.Require(p) }, p.Entity()
+}
+
+// replayWeight is how many bytes of memory are charged for each byte of a stored
+// answer: what is sealed, and what is sent.
+const replayWeight = 2
+
+// replay sends a stored answer, which the caller may have: idempotency has
+// decided and logged that.
+func replay(w http.ResponseWriter, r *http.Request, c access.Caller, a idempotency.Answer) error {
+	if err := errors.Join(c.ChargeTokens(len(a.Tokens)), c.ChargeMemory(replayWeight*int64(len(a.Body)))); err != nil {
+		return err
+	}
 	w.Header().Set(httpapi.HeaderName(r.Context(), api.IdempotentReplayed), "true")
 	return write(w, a)
 }
@@ -88,6 +143,25 @@ func write(w http.ResponseWriter, a idempotency.Answer) error {
 func answerOf(status int, location string, v any) (idempotency.Answer, error) {
 	body, err := httpapi.Encode(v)
 	return idempotency.Answer{Status: status, Location: location, Body: body}, err
+}
+
+// aboutTokens is answerOf for an answer that shows tokens.
+func aboutTokens(shown []access.Shown, status int, location string, v any) (idempotency.Answer, error) {
+	answer, err := answerOf(status, location, v)
+	answer.Tokens = shown
+	return answer, err
+}
+
+// about is answerOf for an answer about something else.
+func about(entityType, id string, status int, location string, v any) (idempotency.Answer, error) {
+	answer, err := answerOf(status, location, v)
+	answer.Entity = access.Entity{Type: entityType, ID: id}
+	return answer, err
+}
+
+// done is an answer without a body about something that was changed.
+func done(entityType, id string, status int) (idempotency.Answer, error) {
+	return idempotency.Answer{Status: status, Entity: access.Entity{Type: entityType, ID: id}}, nil
 }
 
 // effect runs a change of a service and shows its result. The answer is kept

@@ -12,7 +12,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/access"
@@ -39,35 +42,37 @@ type Services struct {
 	Proxies     *proxy.Service
 }
 
+// The values of the Permission column that are not permissions.
+const (
+	anyKey     = ""
+	publicKey  = "(public application key)"
+	privateKey = "(private application key)"
+)
+
 // Routes returns the rows of the API.
 func Routes(s Services) []httpapi.Route {
-	const (
-		anyKey     = ""
-		publicKey  = "(public application key)"
-		privateKey = "(private application key)"
-	)
 	rows := []httpapi.Route{
 		{Pattern: "GET /tenants/self", Permission: "tenant:read", Handle: s.getTenant},
-		{Pattern: "PUT /tenants/self", Permission: "tenant:update", Body: httpapi.JSON, Idempotent: true, Handle: s.once(s.replaceTenant)},
+		s.once(httpapi.Route{Pattern: "PUT /tenants/self", Permission: "tenant:update", Body: httpapi.JSON}, s.replaceTenant),
 		{Pattern: "DELETE /tenants/self", Permission: "tenant:delete", Handle: s.deleteTenant},
 		{Pattern: "GET /tenants/self/reports/usage", Permission: "report:read", Handle: s.getUsage},
 		{Pattern: "GET /tenants/self/callback-secret", Permission: "tenant:read", Handle: s.getCallbackSecret},
-		{Pattern: "POST /tenants/self/callback-secret", Permission: "tenant:update", Idempotent: true, Handle: s.once(s.rotateCallbackSecret)},
+		s.once(httpapi.Route{Pattern: "POST /tenants/self/callback-secret", Permission: "tenant:update"}, s.rotateCallbackSecret),
 
-		{Pattern: "POST /applications", Permission: "application:create", Body: httpapi.JSON, Idempotent: true, Handle: s.once(s.createApplication)},
+		s.once(httpapi.Route{Pattern: "POST /applications", Permission: "application:create", Body: httpapi.JSON}, s.createApplication),
 		{Pattern: "GET /applications", Permission: "application:read", Handle: s.listApplications},
 		{Pattern: "GET /applications/key", Permission: anyKey, Handle: s.getOwnApplication},
 		{Pattern: "GET /applications/{id}", Permission: "application:read", Handle: s.getApplication},
-		{Pattern: "PUT /applications/{id}", Permission: "application:update", Body: httpapi.JSON, Idempotent: true, Handle: s.once(s.replaceApplication)},
+		s.once(httpapi.Route{Pattern: "PUT /applications/{id}", Permission: "application:update", Body: httpapi.JSON}, s.replaceApplication),
 		{Pattern: "DELETE /applications/{id}", Permission: "application:delete", Handle: s.deleteApplication},
-		{Pattern: "POST /applications/{id}/regenerate", Permission: "application:update", Idempotent: true, Handle: s.once(s.regenerateKey)},
-		{Pattern: "POST /applications/{id}/keys", Permission: "application:update", Idempotent: true, Handle: s.once(s.createKey)},
+		s.once(httpapi.Route{Pattern: "POST /applications/{id}/regenerate", Permission: "application:update"}, s.regenerateKey),
+		s.once(httpapi.Route{Pattern: "POST /applications/{id}/keys", Permission: "application:update"}, s.createKey),
 		{Pattern: "GET /applications/{id}/keys", Permission: "application:read", Handle: s.listKeys},
 		{Pattern: "GET /applications/{id}/keys/{key_id}", Permission: "application:read", Handle: s.getKey},
 		{Pattern: "DELETE /applications/{id}/keys/{key_id}", Permission: "application:update", Handle: s.deleteKey},
 
-		{Pattern: "POST /sessions", Permission: publicKey, Idempotent: true, Handle: s.once(s.createSession)},
-		{Pattern: "POST /sessions/authorize", Permission: privateKey, Body: httpapi.JSON, Idempotent: true, Handle: s.once(s.authorizeSession)},
+		s.once(httpapi.Route{Pattern: "POST /sessions", Permission: publicKey}, s.createSession),
+		s.once(httpapi.Route{Pattern: "POST /sessions/authorize", Permission: privateKey, Body: httpapi.JSON}, s.authorizeSession),
 		{Pattern: "GET /sessions", Permission: "session:read", Handle: s.listSessions},
 		{Pattern: "DELETE /sessions/{id}", Permission: "session:delete", Handle: s.deleteSession},
 
@@ -75,40 +80,42 @@ func Routes(s Services) []httpapi.Route {
 		{Pattern: "GET /access/who", Permission: "application:read", Handle: s.whoHasAccess},
 		{Pattern: "GET /permissions", Permission: anyKey, Handle: s.listPermissions},
 
-		{Pattern: "POST /tokenize", Permission: "token:create", Body: httpapi.JSON, Idempotent: true, Handle: s.once(s.tokenize)},
-		{Pattern: "POST /detokenize", Permission: "token:read", Body: httpapi.JSON, Handle: s.detokenize},
-		{Pattern: "POST /tokens", Permission: "token:create", Body: httpapi.JSON, Idempotent: true, Handle: s.once(s.createToken)},
-		{Pattern: "GET /tokens", Permission: "token:read", Handle: s.listTokens},
-		{Pattern: "GET /tokens/{id}", Permission: "token:read", Handle: s.getToken},
-		{Pattern: "PATCH /tokens/{id}", Permission: "token:update", Body: httpapi.MergePatch, Idempotent: true, Handle: s.once(s.updateToken)},
-		{Pattern: "DELETE /tokens/{id}", Permission: "token:delete", Handle: s.deleteToken},
-		{Pattern: "POST /tokens/search", Permission: "token:search", Body: httpapi.JSON, Handle: s.searchTokens},
-		{Pattern: "GET /v2/tokens", Permission: "token:read", Handle: s.listTokensFrom},
-		{Pattern: "POST /v2/tokens/search", Permission: "token:search", Body: httpapi.JSON, Handle: s.searchTokensFrom},
+		s.once(httpapi.Route{Pattern: "POST /tokenize", Permission: "token:create", FromCode: true, Body: httpapi.JSON}, s.tokenize),
+		{Pattern: "POST /detokenize", Permission: "token:read", FromCode: true, Body: httpapi.JSON, Handle: s.detokenize},
+		s.once(httpapi.Route{Pattern: "POST /tokens", Permission: "token:create", FromCode: true, Body: httpapi.JSON}, s.createToken),
+		{Pattern: "GET /tokens", Permission: "token:read", FromCode: true, Handle: s.listTokens},
+		{Pattern: "GET /tokens/{id}", Permission: "token:read", FromCode: true, Handle: s.getToken},
+		s.once(httpapi.Route{Pattern: "PATCH /tokens/{id}", Permission: "token:update", FromCode: true, Body: httpapi.MergePatch}, s.updateToken),
+		{Pattern: "DELETE /tokens/{id}", Permission: "token:delete", FromCode: true, Handle: s.deleteToken},
+		{Pattern: "POST /tokens/search", Permission: "token:search", FromCode: true, Body: httpapi.JSON, Handle: s.searchTokens},
+		{Pattern: "GET /v2/tokens", Permission: "token:read", FromCode: true, Handle: s.listTokensFrom},
+		{Pattern: "POST /v2/tokens/search", Permission: "token:search", FromCode: true, Body: httpapi.JSON, Handle: s.searchTokensFrom},
 
-		{Pattern: "POST /reactors", Permission: "reactor:create", Body: httpapi.JSON, Idempotent: true, Handle: s.once(s.createReactor)},
+		s.once(httpapi.Route{Pattern: "POST /reactors", Permission: "reactor:create", Body: httpapi.JSON}, s.createReactor),
 		{Pattern: "GET /reactors", Permission: "reactor:read", Handle: s.listReactors},
 		{Pattern: "GET /reactors/{id}", Permission: "reactor:read", Handle: s.getReactor},
-		{Pattern: "PUT /reactors/{id}", Permission: "reactor:update", Body: httpapi.JSON, Idempotent: true, Handle: s.once(s.replaceReactor)},
-		{Pattern: "PATCH /reactors/{id}", Permission: "reactor:update", Body: httpapi.MergePatch, Idempotent: true, Handle: s.once(s.patchReactor)},
+		s.once(httpapi.Route{Pattern: "PUT /reactors/{id}", Permission: "reactor:update", Body: httpapi.JSON}, s.replaceReactor),
+		s.once(httpapi.Route{Pattern: "PATCH /reactors/{id}", Permission: "reactor:update", Body: httpapi.MergePatch}, s.patchReactor),
 		{Pattern: "DELETE /reactors/{id}", Permission: "reactor:delete", Handle: s.deleteReactor},
-		{Pattern: "POST /reactors/{id}/react", Permission: "token:use", Body: httpapi.JSON, Idempotent: true, Handle: s.once(s.react)},
-		{Pattern: "POST /reactors/{id}/react-async", Permission: "token:use", Body: httpapi.JSON, Idempotent: true, Handle: s.once(s.reactAsync)},
-		{Pattern: "GET /reactors/{id}/results/{request_id}", Permission: "token:use", Handle: s.getResult},
+		s.once(httpapi.Route{Pattern: "POST /reactors/{id}/react", Permission: "token:use", FromCode: true, Body: httpapi.JSON}, s.react),
+		s.once(httpapi.Route{Pattern: "POST /reactors/{id}/react-async", Permission: "token:use", FromCode: true, Body: httpapi.JSON}, s.reactAsync),
+		{Pattern: "GET /reactors/{id}/results/{request_id}", Permission: "token:use", FromCode: true, Handle: s.getResult},
 		{Pattern: "GET /reactors/{id}/runs", Permission: "reactor:read", Handle: s.listRuns},
 
-		{Pattern: "POST /proxies", Permission: "proxy:create", Body: httpapi.JSON, Idempotent: true, Handle: s.once(s.createProxy)},
+		s.once(httpapi.Route{Pattern: "POST /proxies", Permission: "proxy:create", Body: httpapi.JSON}, s.createProxy),
 		{Pattern: "GET /proxies", Permission: "proxy:read", Handle: s.listProxies},
 		{Pattern: "GET /proxies/{id}", Permission: "proxy:read", Handle: s.getProxy},
-		{Pattern: "PUT /proxies/{id}", Permission: "proxy:update", Body: httpapi.JSON, Idempotent: true, Handle: s.once(s.replaceProxy)},
-		{Pattern: "PATCH /proxies/{id}", Permission: "proxy:update", Body: httpapi.MergePatch, Idempotent: true, Handle: s.once(s.patchProxy)},
+		s.once(httpapi.Route{Pattern: "PUT /proxies/{id}", Permission: "proxy:update", Body: httpapi.JSON}, s.replaceProxy),
+		s.once(httpapi.Route{Pattern: "PATCH /proxies/{id}", Permission: "proxy:update", Body: httpapi.MergePatch}, s.patchProxy),
 		{Pattern: "DELETE /proxies/{id}", Permission: "proxy:delete", Handle: s.deleteProxy},
 		{Pattern: "POST /proxies/{id}/preview", Permission: "proxy:read", Body: httpapi.JSON, Handle: s.previewProxy},
-		{Pattern: "POST /proxies/{id}/rotate-key", Permission: "proxy:update", Idempotent: true, Handle: s.once(s.rotateProxyKey)},
+		s.once(httpapi.Route{Pattern: "POST /proxies/{id}/rotate-key", Permission: "proxy:update"}, s.rotateProxyKey),
 		// The proxy says who may call it: a key of its own, an API key, or both.
-		{Pattern: "* /proxy/{rest...}", Who: httpapi.Open, Permission: "token:use", Body: httpapi.Raw, Problem: s.proxyProblem, Handle: s.forward},
+		{Pattern: "* /proxy/{rest...}", Who: httpapi.Open, Permission: "token:use", FromCode: true, Body: httpapi.Raw, Problem: s.proxyProblem, Handle: s.forward},
 
 		{Pattern: "GET /logs", Permission: "log:read", Handle: s.listLogs},
+		{Pattern: "GET /v2/logs", Permission: "log:read", Handle: s.listLogsFrom},
+		{Pattern: "GET /names", Permission: "log:read", Handle: s.listNames},
 		{Pattern: "GET /logs/entity-types", Permission: "log:read", Handle: s.listEntityTypes},
 	}
 	return s.wrapped(rows)
@@ -119,15 +126,41 @@ var errBusy = fault.New(fault.Unavailable, "the service cannot do this just now"
 // wrapped gives every row what all of them share.
 func (s Services) wrapped(rows []httpapi.Route) []httpapi.Route {
 	for i := range rows {
-		handle := rows[i].Handle
+		handle, attempt, ids := rows[i].Handle, attemptsOf(rows[i]), uuidsOf(rows[i])
 		rows[i].Handle = func(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+			for _, name := range ids {
+				r.SetPathValue(name, lowerUUID(r.PathValue(name)))
+			}
 			err := handle(w, r, c)
 			// The transaction that was refused is gone: its entry is one of its own.
-			s.Audit.Refused(r.Context(), c, err, audit.Attempt{})
+			s.Audit.Refused(r.Context(), c, err, attempt(r))
 			return orBusy(err)
 		}
 	}
 	return rows
+}
+
+// uuidsOf names the path values of a row that are UUIDs. Ids of tokens are not:
+// they are the callers' own texts, in which case counts.
+func uuidsOf(route httpapi.Route) (names []string) {
+	_, path, _ := strings.Cut(route.Pattern, " ")
+	for segment := range strings.SplitSeq(path, "/") {
+		name, isValue := strings.CutPrefix(segment, "{")
+		name, whole := strings.CutSuffix(name, "}")
+		if isValue && whole && !strings.HasSuffix(name, "...") && !strings.HasPrefix(path, "/tokens/") {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// lowerUUID returns a UUID as the service writes it, and other text unchanged.
+func lowerUUID(text string) string {
+	const length = 36
+	if len(text) != length || uuid.Validate(text) != nil {
+		return text
+	}
+	return strings.ToLower(text)
 }
 
 // Authenticate finds the caller of a key, for all rows.
@@ -139,7 +172,7 @@ func (s Services) Authenticate(ctx context.Context, key secret.Text) (access.Cal
 // orBusy asks callers to come back when a later try may succeed: the key that is
 // missing here comes with the operator, or the next try goes to another server.
 func orBusy(err error) error {
-	if errors.Is(err, store.ErrUnavailable) || errors.Is(err, keyring.ErrNoKEK) {
+	if errors.Is(err, store.ErrUnavailable) || errors.Is(err, keyring.ErrNoKEK) || keyring.IsKMSDown(err) {
 		return fmt.Errorf("%w: %w", errBusy, err)
 	}
 	return err

@@ -63,8 +63,8 @@ func (s Services) forward(w http.ResponseWriter, r *http.Request, _ access.Calle
 		_ = control.SetReadDeadline(time.Time{})
 	}
 	answer, caller, err := s.Proxies.Invoke(r.Context(), proxy.Incoming{
-		Method: r.Method, Path: r.PathValue("rest"), Query: r.URL.RawQuery, Header: r.Header, Body: body, Length: r.ContentLength,
-		Origin:       access.Origin{TraceID: httpapi.TraceID(r.Context()), Address: httpapi.ClientAddr(r.Context()).String()},
+		Method: r.Method, Path: r.PathValue("rest"), Query: r.URL.RawQuery, ForceQuery: r.URL.ForceQuery, Header: r.Header, Body: body, Length: r.ContentLength,
+		Origin:       httpapi.OriginOf(r.Context()),
 		Authenticate: func() (access.Caller, error) { return httpapi.Authenticate(r) },
 	})
 	_ = control.SetWriteDeadline(time.Now().Add(patience)) // however long the request took

@@ -3,10 +3,10 @@ package endpoint
 import (
 	"net/http"
 	"net/url"
-	"time"
 
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/date"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 	"github.com/tokenkeep/tokenkeep/internal/store"
@@ -19,13 +19,39 @@ func (s Services) listLogs(w http.ResponseWriter, r *http.Request, c access.Call
 			return nil, 0, err
 		}
 		return s.Audit.List(r.Context(), c, filter, page)
-	}, func(e store.LogEntry) api.LogEntry {
-		return api.LogEntry{
-			ID: e.ID, TenantID: c.Tenant(), ActorID: e.ActorID, ActorType: e.ActorType, SessionID: e.SessionID,
-			EntityType: e.EntityType, EntityID: e.EntityID, Operation: e.Operation, Outcome: e.Outcome, Message: e.Message,
-			TraceID: e.TraceID, ClientAddress: e.ClientAddress, CreatedAt: api.Time{Time: e.CreatedAt.Time()},
-		}
-	})
+	}, func(e store.LogEntry) api.LogEntry { return logEntryOf(c, e) })
+}
+
+func (s Services) listLogsFrom(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+	q, err := httpapi.Query(r)
+	if err != nil {
+		return err
+	}
+	page, err := httpapi.PageOf(q)
+	if err != nil {
+		return err
+	}
+	filter, err := logFilterOf(q)
+	if err != nil {
+		return err
+	}
+	list, next, err := s.Audit.ListFrom(r.Context(), c, filter, q.Get("start"), page.Size)
+	if err != nil {
+		return err
+	}
+	out := make([]api.LogEntry, len(list))
+	for i, e := range list {
+		out[i] = logEntryOf(c, e)
+	}
+	return httpapi.WriteJSON(w, http.StatusOK, api.ListFrom[api.LogEntry]{Pagination: api.Cursor{PageSize: page.Size, Next: next}, Data: out})
+}
+
+func logEntryOf(c access.Caller, e store.LogEntry) api.LogEntry {
+	return api.LogEntry{
+		ID: e.ID, TenantID: c.Tenant(), ActorID: e.ActorID, ActorType: e.ActorType, SessionID: e.SessionID,
+		EntityType: e.EntityType, EntityID: e.EntityID, Operation: e.Operation, Outcome: e.Outcome, Message: e.Message,
+		TraceID: e.TraceID, ClientAddress: e.ClientAddress, CreatedAt: api.Time{Time: e.CreatedAt.Time()},
+	}
 }
 
 func logFilterOf(q url.Values) (store.LogFilter, error) {
@@ -36,21 +62,32 @@ func logFilterOf(q url.Values) (store.LogFilter, error) {
 	return f, bad.Err()
 }
 
-// dateForms are the ISO 8601 forms that a filter takes: an instant, an instant
-// of UTC without saying so, and a day.
-var dateForms = []string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999", "2006-01-02T15:04", "2006-01-02"}
-
 func dateOf(bad *fault.Fields, q url.Values, name string) store.Time {
 	if q.Get(name) == "" {
 		return 0
 	}
-	for _, form := range dateForms {
-		if t, err := time.Parse(form, q.Get(name)); err == nil {
-			return max(store.At(t), 1) // 0 is no bound, and no entry is that old
-		}
+	d, ok := date.ParseParameter(q.Get(name))
+	if !ok {
+		bad.Add(name, date.Wanted)
+		return 0
 	}
-	bad.Add(name, "must be a date or a date-time of ISO 8601")
-	return 0
+	return max(store.At(d.Time), 1) // 0 is no bound, and no entry is that old
+}
+
+func (s Services) listNames(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+	q, err := httpapi.Query(r)
+	if err != nil {
+		return err
+	}
+	list, err := s.Audit.Names(r.Context(), c, q["id"])
+	if err != nil {
+		return err
+	}
+	out := make([]api.Named, len(list))
+	for i, n := range list {
+		out[i] = api.Named{ID: n.ID, Kind: n.Kind, Name: n.Name, Deleted: n.Deleted}
+	}
+	return httpapi.WriteJSON(w, http.StatusOK, out)
 }
 
 func (s Services) listEntityTypes(w http.ResponseWriter, r *http.Request, c access.Caller) error {

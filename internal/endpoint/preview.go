@@ -21,7 +21,7 @@ func (s Services) previewProxy(w http.ResponseWriter, r *http.Request, c access.
 		return err
 	}
 	out := api.ProxyPreview{
-		Method: p.Method, URL: p.URL, Headers: make(map[string]string, len(p.Header)), Body: p.Body, Anonymous: p.Anonymous,
+		Method: p.Method, URL: p.URL, Headers: make(map[string]string, len(p.Header)), Body: p.Body, Anonymous: p.Anonymous, Allowed: p.Allowed,
 		Tokens: make([]api.PreviewedToken, len(p.Tokens)), RequestTransform: notRun(p.RequestTransform), ResponseTransform: notRun(p.ResponseTransform),
 	}
 	for name, values := range p.Header {
@@ -31,7 +31,11 @@ func (s Services) previewProxy(w http.ResponseWriter, r *http.Request, c access.
 	}
 	for i, t := range p.Tokens {
 		out.Tokens[i] = api.PreviewedToken{
-			ID: t.ID, Type: t.Type, Containers: t.Containers, Transform: t.Transform.String(), DecidedBy: stepOf(t.By), Steps: make([]api.AccessStep, len(t.Steps)),
+			ID: t.ID, Type: t.Type, Containers: t.Containers, Allowed: t.Transform != access.Nothing, Transform: t.Transform.String(), Shown: api.ShownPlaceholder,
+			DecidedBy: stepOf(t.By), Steps: make([]api.AccessStep, len(t.Steps)),
+		}
+		if t.Masked {
+			out.Tokens[i].Shown = api.ShownMask
 		}
 		for j, step := range t.Steps {
 			out.Tokens[i].Steps[j] = stepOf(step)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/audit"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 	"github.com/tokenkeep/tokenkeep/internal/idempotency"
 	"github.com/tokenkeep/tokenkeep/internal/proxy"
@@ -22,6 +23,7 @@ func proxyOf(d proxy.Proxy) api.Proxy {
 	return api.Proxy{
 		ID: d.ID, TenantID: d.TenantID, Name: d.Name, Key: proxy.Key(d), DestinationURL: proxy.Destination(d), RequireAuth: proxy.RequireAuth(d),
 		RequestTransform: transform(proxy.RequestTransform(d)), ResponseTransform: transform(proxy.ResponseTransform(d)),
+		RequestReactorID: proxy.RequestReactor(d), ResponseReactorID: proxy.ResponseReactor(d),
 		ApplicationID: d.ApplicationID, Configuration: configurationOf(proxy.Configuration(d)), Made: madeOfDefinition(d),
 	}
 }
@@ -32,7 +34,7 @@ func (s Services) createProxy(r *http.Request, c access.Caller, a *idempotency.A
 		return answer, err
 	}
 	return effect(r.Context(), a, func(d proxy.Proxy) (idempotency.Answer, error) {
-		return answerOf(http.StatusCreated, "/proxies/"+d.ID, proxyOf(d))
+		return about(audit.Proxy, d.ID, http.StatusCreated, "/proxies/"+d.ID, proxyOf(d))
 	}, func(last ...store.Step[proxy.Proxy]) (proxy.Proxy, error) {
 		return s.Proxies.Create(r.Context(), c, in, last...)
 	})
@@ -63,7 +65,7 @@ func (s Services) replaceProxy(r *http.Request, c access.Caller, a *idempotency.
 }
 
 func shownProxy(d proxy.Proxy) (idempotency.Answer, error) {
-	return answerOf(http.StatusOK, "", proxyOf(d))
+	return about(audit.Proxy, d.ID, http.StatusOK, "", proxyOf(d))
 }
 
 func (s Services) patchProxy(r *http.Request, c access.Caller, a *idempotency.Attempt) (answer idempotency.Answer, err error) {
@@ -71,8 +73,8 @@ func (s Services) patchProxy(r *http.Request, c access.Caller, a *idempotency.At
 	if err != nil {
 		return answer, err
 	}
-	return effect(r.Context(), a, func(proxy.Proxy) (idempotency.Answer, error) {
-		return idempotency.Answer{Status: http.StatusNoContent}, nil
+	return effect(r.Context(), a, func(d proxy.Proxy) (idempotency.Answer, error) {
+		return done(audit.Proxy, d.ID, http.StatusNoContent)
 	}, func(last ...store.Step[proxy.Proxy]) (proxy.Proxy, error) {
 		return s.Proxies.Patch(r.Context(), c, r.PathValue("id"), patch, last...)
 	})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/audit"
 	"github.com/tokenkeep/tokenkeep/internal/definition"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 	"github.com/tokenkeep/tokenkeep/internal/idempotency"
@@ -26,7 +27,8 @@ import (
 func reactorOf(d reactor.Reactor) api.Reactor {
 	out := api.Reactor{
 		ID: d.ID, TenantID: d.TenantID, Name: d.Name, Code: reactor.Code(d), Configuration: configurationOf(reactor.Configuration(d)),
-		Made: madeOfDefinition(d),
+		State: "active", // tools that deploy reactors wait for it; here a reactor runs once it is stored
+		Made:  madeOfDefinition(d),
 	}
 	if d.ApplicationID != "" {
 		out.Application = &api.ApplicationRef{ID: d.ApplicationID}
@@ -63,7 +65,7 @@ func (s Services) createReactor(r *http.Request, c access.Caller, a *idempotency
 		return answer, err
 	}
 	return effect(r.Context(), a, func(d reactor.Reactor) (idempotency.Answer, error) {
-		return answerOf(http.StatusCreated, "/reactors/"+d.ID, reactorOf(d))
+		return about(audit.Reactor, d.ID, http.StatusCreated, "/reactors/"+d.ID, reactorOf(d))
 	}, func(last ...store.Step[reactor.Reactor]) (reactor.Reactor, error) {
 		return s.Reactors.Create(r.Context(), c, in, last...)
 	})
@@ -89,7 +91,7 @@ func (s Services) replaceReactor(r *http.Request, c access.Caller, a *idempotenc
 		return answer, err
 	}
 	return effect(r.Context(), a, func(d reactor.Reactor) (idempotency.Answer, error) {
-		return answerOf(http.StatusOK, "", reactorOf(d))
+		return about(audit.Reactor, d.ID, http.StatusOK, "", reactorOf(d))
 	}, func(last ...store.Step[reactor.Reactor]) (reactor.Reactor, error) {
 		return s.Reactors.Replace(r.Context(), c, r.PathValue("id"), in, last...)
 	})
@@ -100,8 +102,8 @@ func (s Services) patchReactor(r *http.Request, c access.Caller, a *idempotency.
 	if err != nil {
 		return answer, err
 	}
-	return effect(r.Context(), a, func(reactor.Reactor) (idempotency.Answer, error) {
-		return idempotency.Answer{Status: http.StatusNoContent}, nil
+	return effect(r.Context(), a, func(d reactor.Reactor) (idempotency.Answer, error) {
+		return done(audit.Reactor, d.ID, http.StatusNoContent)
 	}, func(last ...store.Step[reactor.Reactor]) (reactor.Reactor, error) {
 		return s.Reactors.Patch(r.Context(), c, r.PathValue("id"), patch, last...)
 	})
@@ -137,7 +139,7 @@ func (s Services) react(r *http.Request, c access.Caller, a *idempotency.Attempt
 	}
 	if invocation.Callback != "" {
 		return s.start(r, c, a, invocation, func(string) (idempotency.Answer, error) {
-			return answerOf(http.StatusAccepted, "", struct{}{}) // clients fail on an empty body
+			return about(audit.Reactor, r.PathValue("id"), http.StatusAccepted, "", struct{}{}) // clients fail on an empty body
 		})
 	}
 	ctx := r.Context()
@@ -150,7 +152,7 @@ func (s Services) react(r *http.Request, c access.Caller, a *idempotency.Attempt
 		// does not stop in the middle because the line broke.
 		ctx = context.WithoutCancel(ctx)
 		last = append(last, func(tx store.Tx, out reactor.Response, epoch *keyring.EpochKey) error {
-			answer, err := responseOf(out)
+			answer, err := responseOf(r.PathValue("id"), out)
 			if err != nil {
 				return err
 			}
@@ -161,7 +163,7 @@ func (s Services) react(r *http.Request, c access.Caller, a *idempotency.Attempt
 	if err != nil {
 		return answer, err
 	}
-	return responseOf(out)
+	return responseOf(r.PathValue("id"), out)
 }
 
 // reactAsync accepts a run whose result is kept until it is asked for.
@@ -172,7 +174,7 @@ func (s Services) reactAsync(r *http.Request, c access.Caller, a *idempotency.At
 	}
 	invocation.Callback = "" // the result is asked for
 	return s.start(r, c, a, invocation, func(request string) (idempotency.Answer, error) {
-		return answerOf(http.StatusAccepted, "/reactors/"+url.PathEscape(r.PathValue("id"))+"/results/"+request, api.AsyncReactor{AsyncReactorRequestID: request})
+		return about(audit.Reactor, r.PathValue("id"), http.StatusAccepted, "/reactors/"+url.PathEscape(r.PathValue("id"))+"/results/"+request, api.AsyncReactor{AsyncReactorRequestID: request})
 	})
 }
 
@@ -202,11 +204,16 @@ func (s Services) listRuns(w http.ResponseWriter, r *http.Request, c access.Call
 	})
 }
 
-func responseOf(out reactor.Response) (idempotency.Answer, error) {
-	if out.Custom == nil {
-		return answerOf(http.StatusOK, "", raw(out.Object()))
+// responseOf is the answer to a run of a reactor: about the tokens that the
+// code got or made, or else about the reactor.
+func responseOf(id string, out reactor.Response) (answer idempotency.Answer, err error) {
+	if out.Custom != nil {
+		answer = customAnswer(out.Custom)
+	} else {
+		answer, err = answerOf(http.StatusOK, "", raw(out.Object()))
 	}
-	return customAnswer(out.Custom), nil
+	answer.Tokens, answer.Entity = out.Shown, access.Entity{Type: audit.Reactor, ID: id}
+	return answer, err
 }
 
 // customAnswer is an answer that code gave by itself. A text is sent as it is,

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/audit"
 	"github.com/tokenkeep/tokenkeep/internal/directory"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 	"github.com/tokenkeep/tokenkeep/internal/idempotency"
@@ -15,7 +16,7 @@ import (
 
 func (s Services) createSession(r *http.Request, c access.Caller, a *idempotency.Attempt) (idempotency.Answer, error) {
 	return effect(r.Context(), a, func(made directory.Session) (idempotency.Answer, error) {
-		return answerOf(http.StatusCreated, "", api.CreatedSession{
+		return about(audit.Session, made.ID, http.StatusCreated, "", api.CreatedSession{
 			SessionKey: made.Key.Reveal(), Nonce: made.Nonce.Reveal(), ExpiresAt: api.Time{Time: made.ExpiresAt},
 		})
 	}, func(last ...store.Step[directory.Session]) (directory.Session, error) {
@@ -28,8 +29,8 @@ func (s Services) authorizeSession(r *http.Request, c access.Caller, a *idempote
 	if err := httpapi.Decode(r, &in); err != nil {
 		return answer, err
 	}
-	return effect(r.Context(), a, func(directory.Session) (idempotency.Answer, error) {
-		return idempotency.Answer{Status: http.StatusOK}, nil
+	return effect(r.Context(), a, func(authorized directory.Session) (idempotency.Answer, error) {
+		return done(audit.Session, authorized.ID, http.StatusOK)
 	}, func(last ...store.Step[directory.Session]) (directory.Session, error) {
 		return s.Directory.AuthorizeSession(r.Context(), c, directory.Authorization{
 			Nonce: secret.NewText(in.Nonce), Permissions: in.Permissions, Rules: in.Rules, ExpiresAt: in.ExpiresAt.Time,

@@ -5,6 +5,7 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/audit"
 	"github.com/tokenkeep/tokenkeep/internal/directory"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 	"github.com/tokenkeep/tokenkeep/internal/idempotency"
@@ -39,7 +40,7 @@ func (s Services) replaceTenant(r *http.Request, c access.Caller, a *idempotency
 		}
 	}
 	return effect(r.Context(), a, func(t directory.Tenant) (idempotency.Answer, error) {
-		return answerOf(http.StatusOK, "", tenantOf(t))
+		return about(audit.Tenant, t.ID, http.StatusOK, "", tenantOf(t))
 	}, func(last ...store.Step[directory.Tenant]) (directory.Tenant, error) {
 		return s.Directory.ReplaceTenant(r.Context(), c, in.Name, chosen, last...)
 	})
@@ -79,7 +80,7 @@ func (s Services) getCallbackSecret(w http.ResponseWriter, r *http.Request, c ac
 
 func (s Services) rotateCallbackSecret(r *http.Request, c access.Caller, a *idempotency.Attempt) (idempotency.Answer, error) {
 	return effect(r.Context(), a, func(secret directory.CallbackSecret) (idempotency.Answer, error) {
-		return answerOf(http.StatusOK, "", callbackSecretOf(secret))
+		return about(audit.Tenant, c.Tenant(), http.StatusOK, "", callbackSecretOf(secret))
 	}, func(last ...store.Step[directory.CallbackSecret]) (directory.CallbackSecret, error) {
 		return s.Directory.RotateCallbackSecret(r.Context(), c, last...)
 	})

@@ -50,14 +50,42 @@ func (s Services) createToken(r *http.Request, c access.Caller, a *idempotency.A
 		return answer, err
 	}
 	return effect(r.Context(), a, func(t token.Token) (idempotency.Answer, error) {
-		return answerOf(http.StatusCreated, "/tokens/"+url.PathEscape(t.ID), raw(t.Object()))
+		return aboutTokens(t.Shown(), http.StatusCreated, "/tokens/"+url.PathEscape(t.ID), raw(t.Object()))
 	}, func(last ...store.Step[token.Token]) (token.Token, error) {
 		return s.Tokens.Create(r.Context(), c, in, last...)
 	})
 }
 
+var errTransform = fault.Field("transform", "must be redact, mask or reveal")
+
+// atMostOf reads how much of each token a request asks to be shown at most.
+// reveal asks for all that the rules allow, and so does no parameter.
+func atMostOf(q url.Values) (access.Transform, error) {
+	if !q.Has("transform") {
+		return access.Reveal, nil
+	}
+	t, ok := access.ParseTransform(q.Get("transform"))
+	if !ok {
+		return access.Nothing, errTransform
+	}
+	return t, nil
+}
+
+// atMostIn is atMostOf for a request whose query holds nothing else.
+func atMostIn(r *http.Request) (access.Transform, error) {
+	q, err := httpapi.Query(r)
+	if err != nil {
+		return access.Nothing, err
+	}
+	return atMostOf(q)
+}
+
 func (s Services) getToken(w http.ResponseWriter, r *http.Request, c access.Caller) error {
-	t, err := s.Tokens.Get(r.Context(), c, r.PathValue("id"))
+	most, err := atMostIn(r)
+	if err != nil {
+		return err
+	}
+	t, err := s.Tokens.Get(r.Context(), c, r.PathValue("id"), most)
 	if err != nil {
 		return err
 	}
@@ -70,7 +98,7 @@ func (s Services) updateToken(r *http.Request, c access.Caller, a *idempotency.A
 		return answer, err
 	}
 	return effect(r.Context(), a, func(t token.Token) (idempotency.Answer, error) {
-		return answerOf(http.StatusOK, "", raw(t.Object()))
+		return aboutTokens(t.Shown(), http.StatusOK, "", raw(t.Object()))
 	}, func(last ...store.Step[token.Token]) (token.Token, error) {
 		return s.Tokens.Update(r.Context(), c, r.PathValue("id"), patch, last...)
 	})
@@ -89,9 +117,9 @@ func (s Services) tokenize(r *http.Request, c access.Caller, a *idempotency.Atte
 	if err != nil {
 		return answer, err
 	}
-	return effect(r.Context(), a, func(out jsonvalue.Value) (idempotency.Answer, error) {
-		return answerOf(http.StatusOK, "", raw(out))
-	}, func(last ...store.Step[jsonvalue.Value]) (jsonvalue.Value, error) {
+	return effect(r.Context(), a, func(out token.Tokenized) (idempotency.Answer, error) {
+		return aboutTokens(out.Shown, http.StatusOK, "", raw(out.Value))
+	}, func(last ...store.Step[token.Tokenized]) (token.Tokenized, error) {
 		return s.Tokens.Tokenize(r.Context(), c, body, last...)
 	})
 }
@@ -114,7 +142,11 @@ func (s Services) listTokens(w http.ResponseWriter, r *http.Request, c access.Ca
 		if err != nil {
 			return nil, 0, err
 		}
-		return s.Tokens.List(r.Context(), c, filter, page)
+		most, err := atMostOf(q)
+		if err != nil {
+			return nil, 0, err
+		}
+		return s.Tokens.List(r.Context(), c, filter, page, most)
 	}, rawToken)
 }
 
@@ -131,7 +163,11 @@ func (s Services) listTokensFrom(w http.ResponseWriter, r *http.Request, c acces
 	if err != nil {
 		return err
 	}
-	list, next, err := s.Tokens.ListFrom(r.Context(), c, filter, q.Get("start"), page.Size)
+	most, err := atMostOf(q)
+	if err != nil {
+		return err
+	}
+	list, next, err := s.Tokens.ListFrom(r.Context(), c, filter, q.Get("start"), page.Size, most)
 	if err != nil {
 		return err
 	}
@@ -206,7 +242,11 @@ func (s Services) searchTokens(w http.ResponseWriter, r *http.Request, c access.
 	if err != nil {
 		return err
 	}
-	list, total, err := s.Tokens.Search(r.Context(), c, in.Query, rows)
+	most, err := atMostIn(r)
+	if err != nil {
+		return err
+	}
+	list, total, err := s.Tokens.Search(r.Context(), c, in.Query, rows, most)
 	if err != nil {
 		return err
 	}
@@ -222,7 +262,11 @@ func (s Services) searchTokensFrom(w http.ResponseWriter, r *http.Request, c acc
 	if err != nil {
 		return err
 	}
-	list, next, err := s.Tokens.SearchFrom(r.Context(), c, in.Query, in.Start, page.Size)
+	most, err := atMostIn(r)
+	if err != nil {
+		return err
+	}
+	list, next, err := s.Tokens.SearchFrom(r.Context(), c, in.Query, in.Start, page.Size, most)
 	if err != nil {
 		return err
 	}

@@ -32,16 +32,20 @@ func NewCache(maxEntries, maxBytes int) *Cache {
 	return &Cache{maxEntries: maxEntries, maxBytes: maxBytes, recent: list.New(), byText: make(map[string]*list.Element)}
 }
 
-// Parse is Parse, with the template from the cache where it is known. What
-// does not parse is not kept.
-func (c *Cache) Parse(text string) (*Template, error) {
+// Parse is ParseWithin, with the template from the cache where it is known. It
+// costs the request the same: whether a request is refused must not depend on
+// what others did before. What does not parse is not kept.
+func (c *Cache) Parse(b *Budget, text string) (*Template, error) {
 	if c == nil {
-		return Parse(text)
+		return ParseWithin(b, text)
 	}
 	if t := c.known(text); t != nil {
-		return t, nil
+		if err := b.parsing(text); err != nil {
+			return nil, err
+		}
+		return t, b.parsed(t.open().operations)
 	}
-	t, err := Parse(text)
+	t, err := ParseWithin(b, text)
 	if err != nil {
 		return nil, err
 	}

@@ -65,6 +65,21 @@ func (d decimal) text() string {
 	return s
 }
 
+// size is about how many bytes the number takes, and its text.
+func (d decimal) size() int {
+	if d.coefficient == nil {
+		return 0
+	}
+	return d.coefficient.BitLen()/2 + d.scale
+}
+
+// cost is what calculating with the number costs: multiplying, dividing and
+// writing it out grow with the square of its digits.
+func (d decimal) cost() int {
+	n := d.size()
+	return n + n*n/512
+}
+
 // excessive reports whether the number has outgrown what may be calculated with.
 func (d decimal) excessive() bool {
 	return d.scale > 2*maxDigits || d.coefficient.BitLen() > 4*2*maxDigits
@@ -134,7 +149,8 @@ func floorDivide(x, y *big.Int) *big.Int {
 	return q
 }
 
-// rounded has at most so many places, halves away from zero.
+// rounded has at most so many places, halves away from zero. A negative count
+// rounds to tens, hundreds and so on.
 func (d decimal) rounded(places int) decimal {
 	if d.scale <= places {
 		return d
@@ -144,7 +160,21 @@ func (d decimal) rounded(places int) decimal {
 	if d.coefficient.Sign() < 0 {
 		half.Neg(half)
 	}
-	return decimal{half.Add(half, d.coefficient).Quo(half, unit), places}
+	q := half.Add(half, d.coefficient).Quo(half, unit)
+	if places < 0 {
+		return decimal{q.Mul(q, tenTo(-places)), 0}
+	}
+	return decimal{q, places}
+}
+
+// clamped is the whole part of the number, or the nearest of -limit and limit
+// beyond them.
+func (d decimal) clamped(limit int) int {
+	whole := new(big.Int).Quo(d.coefficient, tenTo(d.scale))
+	if whole.CmpAbs(big.NewInt(int64(limit))) > 0 {
+		return whole.Sign() * limit
+	}
+	return int(whole.Int64())
 }
 
 func (d decimal) floor() decimal {

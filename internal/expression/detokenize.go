@@ -45,6 +45,13 @@ type Reference struct {
 // expression, so it should answer from what was gathered before.
 type Lookup func(Reference) (jsonvalue.Value, error)
 
+// Withheld is the error of a Lookup for a token of which nothing may be shown.
+// ResolveMasked then puts the placeholder in the place of the whole expression,
+// whatever its filters are: none of them is evaluated.
+type Withheld struct{ Placeholder string }
+
+func (Withheld) Error() string { return "the value of a token is withheld" }
+
 // ValidID reports whether a text can be the id of a token: 3 to 400
 // characters, none of which means something in a path, a query or an
 // expression.
@@ -96,7 +103,12 @@ type detokenization struct {
 
 // ParseDetokenization reads a text in which {{ id }} stands for the data of a
 // token and {{ token: id }} for the whole of it, with or without filters.
-func ParseDetokenization(text string) (*Detokenization, error) {
+//
+// It costs the request; a nil budget is for texts that belong to no request.
+func ParseDetokenization(b *Budget, text string) (*Detokenization, error) {
+	if err := b.parsing(text); err != nil {
+		return nil, err
+	}
 	p := parser{text: text, detokenizing: true}
 	parts, err := p.parts()
 	if err != nil {
@@ -104,6 +116,9 @@ func ParseDetokenization(text string) (*Detokenization, error) {
 	}
 	if p.alias {
 		return nil, errTokenAlias
+	}
+	if err := b.parsed(p.total); err != nil {
+		return nil, err
 	}
 	d := &detokenization{parts: parts, operations: p.total}
 	var seen references
@@ -121,13 +136,14 @@ func ParseDetokenization(text string) (*Detokenization, error) {
 
 // Texts reads several texts of one request under the bounds of one.
 type Texts struct {
+	Budget     *Budget // that of the request
 	seen       references
 	operations int
 }
 
 // Parse is ParseDetokenization for one more of the texts.
 func (t *Texts) Parse(text string) (*Detokenization, error) {
-	d, err := ParseDetokenization(text)
+	d, err := ParseDetokenization(t.Budget, text)
 	if err != nil {
 		return nil, err
 	}
@@ -207,14 +223,18 @@ func (d *Detokenization) Resolve(lookup Lookup, form Form, b *Budget) (*Expansio
 	return d.resolve(lookup, form, b, false)
 }
 
-// ResolveMasked is Resolve where the lookup gives masks in place of values. A
-// filter that finds nothing in a mask, or cannot work on one, would have had
-// the value: what it makes of that is hidden, and no error of the request.
+// ResolveMasked is Resolve where the lookup gives masks in place of values, or
+// withholds them. A filter that finds nothing in a mask, or cannot work on one,
+// would have had the value: what it makes of that is hidden, and no error of the
+// request.
 func (d *Detokenization) ResolveMasked(lookup Lookup, form Form, b *Budget) (*Expansion, error) {
 	return d.resolve(lookup, form, b, true)
 }
 
 func (d *Detokenization) resolve(lookup Lookup, form Form, b *Budget, masked bool) (*Expansion, error) {
+	if err := b.Err(); err != nil {
+		return nil, err
+	}
 	parts := d.open().parts
 	values := make([]jsonvalue.Value, len(parts))
 	e := evaluator{lookup: lookup, budget: b}
@@ -225,7 +245,7 @@ func (d *Detokenization) resolve(lookup Lookup, form Form, b *Budget, masked boo
 			return nil, err
 		}
 	}
-	measure := &boundedWriter{io.Discard, b}
+	measure := &boundedWriter{w: io.Discard, budget: b}
 	for i, p := range parts {
 		var err error
 		switch {
@@ -235,7 +255,11 @@ func (d *Detokenization) resolve(lookup Lookup, form Form, b *Budget, masked boo
 			if err = b.spend(0); err == nil {
 				values[i], err = e.expression(p.expr)
 			}
-			if masked && b.work >= 0 && (err == nil && values[i].IsNull() || errors.Is(err, fault.Invalid)) {
+			var withheld Withheld
+			if masked && errors.As(err, &withheld) {
+				values[i], err = jsonvalue.NewString(withheld.Placeholder), nil
+			}
+			if masked && b.ended == nil && (err == nil && values[i].IsNull() || errors.Is(err, fault.Invalid)) {
 				values[i], err = jsonvalue.NewString(Hidden), nil
 			}
 			if err == nil && whole {

@@ -69,12 +69,12 @@ func TestDetokenizationExpressions(t *testing.T) {
 		"card={{card}}":                             `"card={\"cvc\":\"123\",\"expiration_month\":12,\"expiration_year\":2030,\"number\":\"4242424242424242\"}"`,
 		"say \"{{markup}}\"\n":                      `"say \"<&\"é\"\n"`,
 	} {
-		d, err := expression.ParseDetokenization(text)
+		d, err := expression.ParseDetokenization(nil, text)
 		if err != nil {
 			t.Errorf("ParseDetokenization(%q) = %v", text, err)
 			continue
 		}
-		x, err := d.Resolve(lookup, expression.JSONString, expression.NewBudget(10_000))
+		x, err := d.Resolve(lookup, expression.JSONString, bodyBudget(10_000))
 		if err != nil {
 			t.Errorf("%q: Resolve = %v", text, err)
 			continue
@@ -95,14 +95,14 @@ func TestDetokenizationExpressionsThatAreRefused(t *testing.T) {
 		"alias": "{{ tok | alias_preserve_length }}", "a path as argument": "{{ tok | append: data }}", "a name as argument": "{{ tok | append: tok }}",
 		"invalid UTF-8": "{{ tok }}\xff", "three braces": "{{{tok}}}",
 	} {
-		if _, err := expression.ParseDetokenization(text); !errors.Is(err, fault.Invalid) {
+		if _, err := expression.ParseDetokenization(nil, text); !errors.Is(err, fault.Invalid) {
 			t.Errorf("%s: ParseDetokenization = %v, want an invalid fault", name, err)
 		}
 	}
 }
 
 func TestIDsAreListedOnceWithWhatIsWanted(t *testing.T) {
-	d, err := expression.ParseDetokenization("{{ b-b }}{{ aaa }}{{ token: b-b | json: '$.id' }}{{ aaa | upcase }}")
+	d, err := expression.ParseDetokenization(nil, "{{ b-b }}{{ aaa }}{{ token: b-b | json: '$.id' }}{{ aaa | upcase }}")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,28 +117,28 @@ func TestIDsAreListedOnceWithWhatIsWanted(t *testing.T) {
 		}
 		return b.String()
 	}
-	if d, err := expression.ParseDetokenization(many(100)); err != nil || len(d.IDs()) != 200 {
+	if d, err := expression.ParseDetokenization(nil, many(100)); err != nil || len(d.IDs()) != 200 {
 		t.Errorf("a hundred tokens: %v", err)
 	}
-	if _, err := expression.ParseDetokenization(many(101)); !errors.Is(err, fault.Invalid) {
+	if _, err := expression.ParseDetokenization(nil, many(101)); !errors.Is(err, fault.Invalid) {
 		t.Errorf("a hundred and one tokens: %v, want an invalid fault", err)
 	}
 	half := jsonvalue.NewArray([]jsonvalue.Value{jsonvalue.NewString(many(60)), jsonvalue.NewString(strings.ReplaceAll(many(60), "tok", "other"))})
-	if _, err := expression.ParseDocument(half); !errors.Is(err, fault.Invalid) {
+	if _, err := expression.ParseDocument(nil, half); !errors.Is(err, fault.Invalid) {
 		t.Errorf("twice sixty tokens in a document: %v, want an invalid fault", err)
 	}
 }
 
 func TestExpressionsAndTheirFiltersAreCounted(t *testing.T) {
 	many := strings.Repeat("{{tok}}", expression.MaxOperations-3) + "{{tok|append:'x'}}"
-	if _, err := expression.ParseDetokenization(many); err != nil {
+	if _, err := expression.ParseDetokenization(nil, many); err != nil {
 		t.Errorf("as many as may be: %v", err)
 	}
-	if _, err := expression.ParseDetokenization(many + "{{tok}}"); !errors.Is(err, fault.Invalid) {
+	if _, err := expression.ParseDetokenization(nil, many+"{{tok}}"); !errors.Is(err, fault.Invalid) {
 		t.Errorf("one more: %v, want an invalid fault", err)
 	}
 	both := jsonvalue.NewArray([]jsonvalue.Value{jsonvalue.NewString(many), jsonvalue.NewString("{{tok}}")})
-	if _, err := expression.ParseDocument(both); !errors.Is(err, fault.Invalid) {
+	if _, err := expression.ParseDocument(nil, both); !errors.Is(err, fault.Invalid) {
 		t.Errorf("one more in another string: %v, want an invalid fault", err)
 	}
 }
@@ -149,17 +149,17 @@ func TestFormsOfText(t *testing.T) {
 		expression.XMLText:   `<a>"&lt;&amp;&#34;é"</a>`,
 		expression.FormText:  `%3Ca%3E%22%3C%26%22%C3%A9%22%3C%2Fa%3E`,
 	} {
-		d, err := expression.ParseDetokenization(`<a>"{{ markup }}"</a>`)
+		d, err := expression.ParseDetokenization(nil, `<a>"{{ markup }}"</a>`)
 		if err != nil {
 			t.Fatal(err)
 		}
-		x, err := d.Resolve(vault(t), form, expression.NewBudget(1000))
+		x, err := d.Resolve(vault(t), form, bodyBudget(1000))
 		if err != nil || x.Value().Reveal() != want || x.Size() != len(want) {
 			t.Errorf("form %d = %q of %d bytes, %v, want %q", form, x.Value().Reveal(), x.Size(), err, want)
 		}
 	}
-	d, _ := expression.ParseDetokenization("{{num}}")
-	if x, err := d.Resolve(vault(t), expression.PlainText, expression.NewBudget(100)); err != nil || x.Value().Kind() != jsonvalue.String || x.Size() != 5 {
+	d, _ := expression.ParseDetokenization(nil, "{{num}}")
+	if x, err := d.Resolve(vault(t), expression.PlainText, bodyBudget(100)); err != nil || x.Value().Kind() != jsonvalue.String || x.Size() != 5 {
 		t.Errorf("a whole expression in plain text: kind %v, %v", x.Value().Kind(), err)
 	}
 }
@@ -167,12 +167,12 @@ func TestFormsOfText(t *testing.T) {
 // TestWhatXMLCannotHoldIsRefused: it would arrive as something else.
 func TestWhatXMLCannotHoldIsRefused(t *testing.T) {
 	for value, fits := range map[string]bool{"a\tb\r\nc": true, "é\u007f\ufffd": true, "a\x00": false, "a\x07b": false, "\x1f": false, "\ufffe": false} {
-		d, err := expression.ParseDetokenization("<a>{{ tok }}</a>")
+		d, err := expression.ParseDetokenization(nil, "<a>{{ tok }}</a>")
 		if err != nil {
 			t.Fatal(err)
 		}
 		lookup := func(expression.Reference) (jsonvalue.Value, error) { return jsonvalue.NewString(value), nil }
-		_, err = d.Resolve(lookup, expression.XMLText, expression.NewBudget(1000))
+		_, err = d.Resolve(lookup, expression.XMLText, bodyBudget(1000))
 		if fits && err != nil || !fits && !errors.Is(err, fault.Invalid) {
 			t.Errorf("%q in XML: %v, want it to fit %t", value, err, fits)
 		}
@@ -203,14 +203,14 @@ func TestSeveralTextsShareTheBoundsOfOne(t *testing.T) {
 
 func TestDocuments(t *testing.T) {
 	body := parseJSON(t, `{"args":{"card":"{{card}}","who":"Dear {{ tok }}","n":1.0},"list":["{{num}}",null,"plain","{{ again }}"],"{{tok}}":true}`)
-	d, err := expression.ParseDocument(body)
+	d, err := expression.ParseDocument(nil, body)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := d.IDs(); !slices.Equal(got, []expression.Reference{{ID: "card"}, {ID: "tok"}, {ID: "num"}, {ID: "again"}}) {
 		t.Errorf("IDs = %v", got)
 	}
-	x, err := d.Resolve(vault(t), expression.NewBudget(1000))
+	x, err := d.Resolve(vault(t), bodyBudget(1000))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,14 +218,14 @@ func TestDocuments(t *testing.T) {
 	if got := string(x.Value().AppendJSON(nil)); got != want || x.Size() != len(want) {
 		t.Errorf("expanded %s of %d bytes, want %s of %d", got, x.Size(), want, len(want))
 	}
-	if _, err := d.Resolve(vault(t), expression.NewBudget(len(want)-1)); !errors.Is(err, fault.TooLarge) {
+	if _, err := d.Resolve(vault(t), bodyBudget(len(want)-1)); !errors.Is(err, fault.TooLarge) {
 		t.Errorf("one byte short: %v, want a too large fault", err)
 	}
-	if _, err := d.Resolve(vault(t), expression.NewBudget(len(want))); err != nil {
+	if _, err := d.Resolve(vault(t), bodyBudget(len(want))); err != nil {
 		t.Errorf("just enough: %v", err)
 	}
-	missing, _ := expression.ParseDocument(jsonvalue.NewString("{{ unknown }}"))
-	if _, err := missing.Resolve(vault(t), expression.NewBudget(1000)); !errors.Is(err, errNoToken) {
+	missing, _ := expression.ParseDocument(nil, jsonvalue.NewString("{{ unknown }}"))
+	if _, err := missing.Resolve(vault(t), bodyBudget(1000)); !errors.Is(err, errNoToken) {
 		t.Errorf("a missing token: %v", err)
 	}
 }
@@ -240,19 +240,19 @@ func TestExpansionIsBoundedBeforeItIsBuilt(t *testing.T) {
 		"many copies": {strings.Repeat("{{tok}}", 10_000), fault.TooLarge}, "grown by a filter": {"{{ tok | replace: 'x', 'yyyyyyyyyy' }}", fault.TooLarge},
 		"many looks": {strings.Repeat("{{tok|last4}}", 10_000), fault.Invalid},
 	} {
-		d, err := expression.ParseDetokenization(c.text)
+		d, err := expression.ParseDetokenization(nil, c.text)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if _, err := d.Resolve(lookup, expression.PlainText, expression.NewBudget(5<<20)); !errors.Is(err, c.kind) {
+		if _, err := d.Resolve(lookup, expression.PlainText, bodyBudget(5<<20)); !errors.Is(err, c.kind) {
 			t.Errorf("%s: %v, want %v", name, err, c.kind)
 		}
 	}
 }
 
 func TestOneBudgetBoundsAllTextsOfARequest(t *testing.T) {
-	d, _ := expression.ParseDetokenization("{{tok}}")
-	b := expression.NewBudget(20)
+	d, _ := expression.ParseDetokenization(nil, "{{tok}}")
+	b := bodyBudget(20)
 	for i := range 3 {
 		if _, err := d.Resolve(vault(t), expression.PlainText, b); err != nil {
 			t.Fatalf("text %d: %v", i, err)
@@ -279,6 +279,48 @@ func TestContains(t *testing.T) {
 	for text, want := range map[string]bool{"": false, "{ {": false, "a{{": true, "}}": false, "{{x}}": true} {
 		if got := expression.Contains(text); got != want {
 			t.Errorf("Contains(%q) = %v, want %v", text, got, want)
+		}
+	}
+}
+
+// TestAWithheldValueIsAPlaceholderWhateverTheFilters: no filter runs, so none
+// can tell anything, not even by failing.
+func TestAWithheldValueIsAPlaceholderWhateverTheFilters(t *testing.T) {
+	lookup := func(ref expression.Reference) (jsonvalue.Value, error) {
+		if ref.ID == "known" {
+			return jsonvalue.NewString("XX42"), nil
+		}
+		return jsonvalue.Value{}, fmt.Errorf("look up: %w", expression.Withheld{Placeholder: "[<card>]"})
+	}
+	for _, c := range []struct {
+		form       expression.Form
+		text, want string
+	}{
+		{expression.JSONString, "{{ one }}", `"[<card>]"`},
+		{expression.JSONString, "{{ one | size }}", `"[<card>]"`},
+		{expression.JSONString, "{{ token: one | json: '$.data.number' | last4 }}", `"[<card>]"`},
+		{expression.JSONString, "{{ one | json: '$$' }}", `"[<card>]"`},
+		{expression.JSONString, "{{ one | plus: 'x' | default: 1 }} {{ known }}", `"[<card>] XX42"`},
+		{expression.PlainText, "a {{ one | stringify }} b", `"a [<card>] b"`},
+		{expression.XMLText, "<a>{{ one }}</a>", `"<a>[&lt;card&gt;]</a>"`},
+		{expression.FormText, "a {{ one }}", `"a+%5B%3Ccard%3E%5D"`},
+	} {
+		d, err := expression.ParseDetokenization(nil, c.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, err := d.ResolveMasked(lookup, c.form, bodyBudget(100))
+		if err != nil {
+			t.Errorf("ResolveMasked(%s) = %v", c.text, err)
+			continue
+		}
+		got := string(x.Value().AppendJSON(nil))
+		if size := len(got) - len(`""`); got != c.want || c.form != expression.JSONString && x.Size() != size || c.form == expression.JSONString && x.Size() != len(got) {
+			t.Errorf("ResolveMasked(%s) = %s of size %d, want %s", c.text, got, x.Size(), c.want)
+		}
+		// Where values are due, one that is withheld is an error, and no value.
+		if _, err := d.Resolve(lookup, c.form, bodyBudget(100)); !errors.As(err, new(expression.Withheld)) {
+			t.Errorf("Resolve(%s) = %v, want that it is withheld", c.text, err)
 		}
 	}
 }

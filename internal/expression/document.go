@@ -18,9 +18,9 @@ type document struct {
 
 // ParseDocument reads the strings of a JSON value as ParseDetokenization does.
 // Names of members are not expressions.
-func ParseDocument(v jsonvalue.Value) (*Document, error) {
+func ParseDocument(b *Budget, v jsonvalue.Value) (*Document, error) {
 	d := &document{value: v}
-	var all Texts
+	all := Texts{Budget: b}
 	for leaf := range v.Leaves() {
 		if !expressive(leaf) {
 			continue

@@ -27,10 +27,10 @@ func (e *evaluator) template(t *template) (jsonvalue.Value, error) {
 		if v.Kind() != jsonvalue.Array && v.Kind() != jsonvalue.Object {
 			return v, e.budget.produce(len(v.Reveal()))
 		}
-		return v, v.WriteJSON(&boundedWriter{io.Discard, e.budget})
+		return v, v.WriteJSON(&boundedWriter{w: io.Discard, budget: e.budget})
 	}
 	var text strings.Builder
-	out := &boundedWriter{&text, e.budget}
+	out := &boundedWriter{w: &text, budget: e.budget, gathers: true}
 	for _, p := range t.parts {
 		if p.expr == nil {
 			if _, err := io.WriteString(out, p.text); err != nil {
@@ -101,13 +101,18 @@ func (e *evaluator) operand(o *operand) (jsonvalue.Value, error) {
 		return e.lookup(o.token)
 	}
 	for _, m := range o.path {
-		if err := e.budget.spend(v.Len()); err != nil {
+		if err := e.budget.spend(m.cost(v)); err != nil {
 			return jsonvalue.Value{}, err
 		}
 		v = m.of(v)
 	}
 	return v, nil
 }
+
+// cost is what taking the step costs: each name is compared.
+func (m member) cost(v jsonvalue.Value) int { return lookupCost(v, m.name) + len(v.Reveal()) }
+
+func lookupCost(v jsonvalue.Value, name string) int { return v.Len() * (1 + len(name)/16) }
 
 // of takes one step; what is not there is null. size, first and last are
 // members of arrays, and size of what has no member of that name.

@@ -52,10 +52,12 @@ var (
 type Template struct{ open func() *template }
 
 type template struct {
-	parts     []part
-	alias     bool
-	metadata  bool
-	tolerated bool
+	parts      []part
+	operations int
+	alias      bool
+	data       bool
+	metadata   bool
+	tolerated  bool
 }
 
 // part is a piece of literal text, or an expression.
@@ -78,8 +80,21 @@ func Parse(text string) (*Template, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &template{parts: parts, alias: p.alias, metadata: p.metadata, tolerated: p.tolerated}
+	t := &template{parts: parts, operations: p.total, alias: p.alias, data: p.data, metadata: p.metadata, tolerated: p.tolerated}
 	return &Template{open: func() *template { return t }}, nil
+}
+
+// ParseWithin is Parse at the cost of the request. A nil budget is for texts
+// that belong to no request.
+func ParseWithin(b *Budget, text string) (*Template, error) {
+	if err := b.parsing(text); err != nil {
+		return nil, err
+	}
+	t, err := Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	return t, b.parsed(t.open().operations)
 }
 
 // Tolerated reports whether an expression has something after its value that
@@ -131,6 +146,8 @@ type Options struct {
 	Random io.Reader
 	// MaxOutput bounds the output in bytes; 0 means the default.
 	MaxOutput int
+	// Budget is that of the request; nil is one of its own, of default size.
+	Budget *Budget
 }
 
 // Evaluate gives the template's value. A template that is one expression and
@@ -182,5 +199,9 @@ func (t *Template) evaluator(s Scope, o Options, bound int) (*evaluator, error) 
 	if o.MaxOutput > 0 {
 		bound = o.MaxOutput
 	}
-	return &evaluator{data: s.data(), metadata: s.Metadata, random: o.Random, budget: newBudget(bound, errOutput)}, nil
+	b := o.Budget.orDefault().bounded(bound, errOutput)
+	if err := b.Err(); err != nil {
+		return nil, err
+	}
+	return &evaluator{data: s.data(), metadata: s.Metadata, random: o.Random, budget: b}, nil
 }

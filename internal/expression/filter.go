@@ -1,6 +1,7 @@
 package expression
 
 import (
+	"errors"
 	"io"
 	"slices"
 	"strconv"
@@ -99,7 +100,30 @@ type call struct {
 	made   []byte
 	random io.Reader
 	budget *Budget
+	paid   int            // bytes that room was asked for and that are not made yet
+	forms  map[int]string // string forms of arguments, made once
 	err    error
+}
+
+// spend takes n steps, and reports whether the filter may go on.
+func (c *call) spend(n int) bool {
+	if c.err == nil {
+		if err := c.budget.spend(n); err != nil {
+			c.fail(err)
+		}
+	}
+	return c.err == nil
+}
+
+// allocate takes n bytes that are about to be made, and reports whether they
+// may be.
+func (c *call) allocate(n int) bool {
+	if c.err == nil {
+		if err := c.budget.allocate(n); err != nil {
+			c.fail(err)
+		}
+	}
+	return c.err == nil
 }
 
 func (c *call) fail(err error) jsonvalue.Value {
@@ -119,19 +143,21 @@ func (c *call) scalar(v jsonvalue.Value, otherwise error) string {
 	return v.Reveal()
 }
 
-func (c *call) runes() []rune {
-	s := c.text()
-	if c.err == nil && c.budget.spend(4*len(s)) != nil {
-		c.fail(errWork)
+func (c *call) runes() []rune { return c.runesOf(c.text()) }
+
+func (c *call) runesOf(s string) []rune {
+	if !c.spend(4*len(s)) || !c.allocate(4*len(s)) {
 		return nil
 	}
 	return []rune(s)
 }
 
-// items is the input as a list.
+// items is the input as a list; what is not a list is the only item of one.
 func (c *call) items() []jsonvalue.Value {
 	if c.in.Kind() != jsonvalue.Array {
-		c.fail(errInput)
+		return []jsonvalue.Value{c.in}
+	}
+	if !c.allocate(8 * c.in.Len()) {
 		return nil
 	}
 	items := make([]jsonvalue.Value, 0, c.in.Len())
@@ -148,6 +174,29 @@ func (c *call) argText(i int, standing string) string {
 		return standing
 	}
 	return c.scalar(c.args[i], errArgument)
+}
+
+// inputString is the input in its string form, whatever its kind. Standard
+// filters use it, as Liquid refuses no kind; filters that hide values use text.
+func (c *call) inputString() string { return c.stringified(c.in) }
+
+// argString is an argument in its string form, whatever its kind.
+func (c *call) argString(i int, standing string) string {
+	if !c.given(i) {
+		return standing
+	}
+	if k := c.args[i].Kind(); k != jsonvalue.Array && k != jsonvalue.Object {
+		return c.args[i].Reveal()
+	}
+	form, made := c.forms[i]
+	if !made {
+		form = c.stringified(c.args[i])
+		if c.forms == nil {
+			c.forms = make(map[int]string)
+		}
+		c.forms[i] = form
+	}
+	return form
 }
 
 // argChar is an argument of exactly one character.
@@ -172,6 +221,21 @@ func (c *call) argInt(i, standing, low, high int) int {
 	return n
 }
 
+// argPosition is an integer of any size, as a number or as text. No text is as
+// long as the largest that it returns.
+func (c *call) argPosition(i, standing int) int {
+	if !c.given(i) {
+		return standing
+	}
+	const largest = 1 << 30
+	n, err := strconv.Atoi(strings.TrimSpace(c.scalar(c.args[i], errArgument)))
+	if err != nil && !errors.Is(err, strconv.ErrRange) { // out of range it is the nearest int
+		c.fail(errArgument)
+		return standing
+	}
+	return max(-largest, min(largest, n))
+}
+
 // argBool is a boolean, or its name as text: existing callers write 'true'.
 func (c *call) argBool(i int) bool {
 	if !c.given(i) {
@@ -189,20 +253,30 @@ func (c *call) room(n int) bool {
 	if c.err == nil && n > c.budget.max {
 		c.fail(c.budget.over)
 	}
-	if c.err == nil && c.budget.spend(n) != nil {
-		c.fail(errWork)
-	}
-	return c.err == nil
+	c.paid += n
+	return c.spend(n) && c.allocate(n)
 }
 
+// string is a text that the filter made. What room was asked for is paid.
 func (c *call) string(s string) jsonvalue.Value {
-	if !c.room(len(s)) {
+	if c.err == nil && len(s) > c.budget.max {
+		return c.fail(c.budget.over)
+	}
+	if missing := len(s) + valueSize - c.paid; missing > 0 && !(c.spend(missing) && c.allocate(missing)) {
+		return jsonvalue.Value{}
+	}
+	c.paid = 0
+	if c.err != nil {
 		return jsonvalue.Value{}
 	}
 	return jsonvalue.NewString(s)
 }
 
+// valueSize is about how many bytes a value takes beside its text or items.
+const valueSize = 64
+
 func (c *call) list(items []jsonvalue.Value) jsonvalue.Value {
+	c.paid = 0
 	if !c.room(16 * len(items)) {
 		return jsonvalue.Value{}
 	}
@@ -213,6 +287,9 @@ func (c *call) list(items []jsonvalue.Value) jsonvalue.Value {
 func (c *call) stringified(v jsonvalue.Value) string {
 	if k := v.Kind(); k != jsonvalue.Array && k != jsonvalue.Object {
 		return v.Reveal()
+	}
+	if c.err != nil {
+		return ""
 	}
 	var b strings.Builder
 	if err := v.Stringify(c.writer(&b)); err != nil {
@@ -234,8 +311,12 @@ func (f *filterWriter) Write(p []byte) (int, error) {
 	if f.total += len(p); f.total > f.c.budget.max {
 		return 0, f.c.budget.over
 	}
-	if err := f.c.budget.spend(len(p)); err != nil {
+	if err := f.c.budget.spend((1 + encodingSteps) * len(p)); err != nil {
 		return 0, err
 	}
+	if err := f.c.budget.allocate(len(p)); err != nil {
+		return 0, err
+	}
+	f.c.paid += len(p) // c.string does not charge again for what is written here
 	return f.w.Write(p)
 }

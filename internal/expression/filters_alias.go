@@ -16,6 +16,10 @@ var (
 	errDraw           = errors.New("expression: the source of randomness gives nothing that can be used")
 )
 
+// drawSteps is what drawing one character costs: the source of randomness is
+// slower than everything else here.
+const drawSteps = 64
+
 const (
 	digits       = "0123456789"
 	lower        = "abcdefghijklmnopqrstuvwxyz"
@@ -113,7 +117,7 @@ func (c *call) aliasBetween(alphabet func(r rune) string) jsonvalue.Value {
 // for a card number, which for a card number is nine times in ten at once.
 func (c *call) alias(alphabet func(i int, r rune) string) jsonvalue.Value {
 	runes := c.runes()
-	if !c.room(len(runes)) {
+	if !c.room(len(runes)) || !c.allocate(16*len(runes)) {
 		return jsonvalue.Value{}
 	}
 	alphabets, replaceable := make([]string, len(runes)), false
@@ -126,8 +130,8 @@ func (c *call) alias(alphabet func(i int, r rune) string) jsonvalue.Value {
 	}
 	in := string(runes)
 	for range 100 {
-		if c.budget.spend(len(runes)) != nil {
-			return c.fail(errWork)
+		if !c.spend(drawSteps*len(runes)) || !c.allocate(8*len(runes)) {
+			return jsonvalue.Value{}
 		}
 		out := make([]rune, len(runes))
 		for i, r := range runes {

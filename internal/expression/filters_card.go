@@ -20,7 +20,11 @@ var cardFilters = []filter{
 			example("data | card_bin: '.'", `"4242.4242.4242.4242"`, `"42424242"`),
 		},
 		apply: func(c *call) jsonvalue.Value {
-			digits, ok := cardDigits(c.text(), c.argText(0, ""))
+			number, separators := c.text(), c.argText(0, "")
+			if !c.spend(min(len(number), maxCardText) * len(separators)) {
+				return jsonvalue.Value{}
+			}
+			digits, ok := cardDigits(number, separators)
 			if !ok {
 				return c.fail(errCard)
 			}
@@ -42,7 +46,7 @@ var cardFilters = []filter{
 // cardDigits takes the separators out of a card number; false when what is
 // left is not 12 to 19 digits.
 func cardDigits(s, separators string) (string, bool) {
-	if len(s) > 64 {
+	if len(s) > maxCardText {
 		return "", false
 	}
 	digits := strings.Map(func(r rune) rune {
@@ -58,6 +62,9 @@ func cardDigits(s, separators string) (string, bool) {
 	}
 	return digits, len(digits) >= 12 && len(digits) <= 19
 }
+
+// maxCardText is longer than any card number with separators in it.
+const maxCardText = 64
 
 func cardExpiry(c *call) jsonvalue.Value {
 	if c.in.Kind() != jsonvalue.Object {
@@ -76,6 +83,9 @@ func cardExpiry(c *call) jsonvalue.Value {
 		return c.fail(errInput)
 	}
 	format, out := c.argText(0, "MM/YY"), strings.Builder{}
+	if !c.room(2 * len(format)) {
+		return jsonvalue.Value{}
+	}
 	fields := []struct{ name, value string }{
 		{"MM", mm}, {"M", strings.TrimPrefix(mm, "0")}, {"YYYY", yyyy}, {"yyyy", yyyy}, {"YY", yyyy[2:]}, {"yy", yyyy[2:]},
 	}

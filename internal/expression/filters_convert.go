@@ -108,8 +108,12 @@ var convertFilters = []filter{
 			if algorithm == nil || key == "" {
 				return c.fail(errArgument)
 			}
+			text := c.text()
+			if !c.spend(hmacSteps+4*(len(text)+len(key))) || !c.allocate(len(text)+len(key)) {
+				return jsonvalue.Value{}
+			}
 			mac := hmac.New(algorithm, []byte(key))
-			mac.Write([]byte(c.text()))
+			mac.Write([]byte(text))
 			c.made = mac.Sum(nil)
 			return c.string(base16(c.made))
 		},
@@ -141,11 +145,18 @@ var convertFilters = []filter{
 }
 
 // bytes are those that the filter before made, or those of the input's text.
+// hmacSteps is what a HMAC of nothing costs.
+const hmacSteps = 1000
+
 func (c *call) bytes() []byte {
 	if c.raw != nil {
 		return c.raw
 	}
-	return []byte(c.text())
+	s := c.text()
+	if !c.allocate(len(s)) {
+		return nil
+	}
+	return []byte(s)
 }
 
 func base16(b []byte) string { return fmt.Sprintf("%X", b) }

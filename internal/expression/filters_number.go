@@ -6,10 +6,11 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/jsonvalue"
 )
 
-// Numbers are calculated exactly, however long they are; a text that is a
-// number counts as one.
+// Numbers are calculated exactly, however long they are. What is not a number
+// counts as call.decimal says.
 var numberFilters = []filter{
-	arithmetic("plus", "Adds.", decimal.plus, example("data | plus: 1", `9007199254740993`, `9007199254740994`), example("data | plus: 0.1", `"0.20"`, `0.30`)),
+	arithmetic("plus", "Adds.", decimal.plus, example("data | plus: 1", `9007199254740993`, `9007199254740994`), example("data | plus: 0.1", `"0.20"`, `0.30`),
+		example("data | plus: 'text'", `1`, `1`)),
 	arithmetic("minus", "Subtracts.", decimal.minus, example("data | minus: 1.5", `1`, `-0.5`)),
 	arithmetic("times", "Multiplies.", decimal.times, example("data | times: 3", `12345678901234567890`, `37037036703703703670`)),
 	dividing("divided_by", "Divides: two integers rounded down, others to at most 20 places.", decimal.dividedBy,
@@ -27,21 +28,25 @@ var numberFilters = []filter{
 		}
 		return d
 	}, example("data | at_most: 5", `4`, `4`)),
-	rounding("abs", "Without its sign.", func(d decimal) decimal {
+	rounding("abs", "A number without its sign.", func(d decimal) decimal {
 		if d.coefficient.Sign() < 0 {
 			return d.negated()
 		}
 		return d
-	}, example("data | abs", `-17`, `17`)),
+	}, example("data | abs", `-17`, `17`), example("data | abs", `"text"`, `0`)),
 	rounding("floor", "The next integer below.", decimal.floor, example("data | floor", `-1.2`, `-2`)),
 	rounding("ceil", "The next integer above.", func(d decimal) decimal { return d.negated().floor().negated() }, example("data | ceil", `1.2`, `2`)),
 	{
 		name:     "round",
-		doc:      "Rounds to so many places, halves away from zero.",
+		doc:      "Rounds to so many places, halves away from zero; a negative count rounds to tens, hundreds and so on.",
 		params:   []param{takes("places", "0")},
-		examples: []Example{example("data | round", `2.5`, `3`), example("data | round: 2", `"183.357"`, `183.36`)},
+		examples: []Example{example("data | round", `2.5`, `3`), example("data | round: 2", `"183.357"`, `183.36`), example("data | round: -1", `183.357`, `180`)},
 		apply: func(c *call) jsonvalue.Value {
-			return c.number(c.decimal(c.in).rounded(c.argInt(0, 0, 0, maxDigits)))
+			places := 0
+			if c.given(0) {
+				places = c.decimal(c.args[0]).clamped(2 * maxDigits)
+			}
+			return c.number(c.decimal(c.in).rounded(places))
 		},
 	},
 }
@@ -76,27 +81,49 @@ func (f filter) guarded(check func(c *call, apply func(*call) jsonvalue.Value) j
 	return f
 }
 
-// decimal reads a number, or a text that is one. After a failure it is 0.
+// decimal reads a number as Liquid does: a text counts as the number that it
+// is or begins with, and everything else as 0. It fails only for numbers with
+// too many digits; after a failure it is 0.
 func (c *call) decimal(v jsonvalue.Value) decimal {
 	zero, _ := parseDecimal("0")
-	if v.Kind() != jsonvalue.Number && v.Kind() != jsonvalue.String {
-		c.fail(errNumber)
+	counts := v.Kind() == jsonvalue.Number || v.Kind() == jsonvalue.String
+	if !c.spend(256+len(v.Reveal())) || !counts {
 		return zero
 	}
-	n, err := numberOf(strings.TrimSpace(v.Reveal()))
-	if err != nil {
-		c.fail(errNumber)
-		return zero
+	text := strings.TrimSpace(v.Reveal())
+	if n, err := numberOf(text); err == nil {
+		text = n.Reveal()
+	} else {
+		text = leadingInteger(text)
 	}
-	d, err := parseDecimal(n.Reveal())
+	d, err := parseDecimal(text)
 	if err != nil {
 		c.fail(err)
 		return zero
 	}
-	if c.budget.spend(16*maxDigits) != nil {
-		c.fail(errWork)
+	// Large numbers cost by their size, in what is done with them too.
+	if !c.spend(4*d.cost()) || !c.allocate(d.size()) {
+		return zero
 	}
 	return d
+}
+
+// leadingInteger is the integer that a text begins with, 0 when there is none.
+// An underscore may stand between two digits.
+func leadingInteger(s string) string {
+	sign := ""
+	if s != "" && (s[0] == '-' || s[0] == '+') {
+		sign, s = strings.TrimPrefix(s[:1], "+"), s[1:]
+	}
+	isDigit := func(i int) bool { return i < len(s) && s[i] >= '0' && s[i] <= '9' }
+	end := 0
+	for isDigit(end) || end > 0 && end < len(s) && s[end] == '_' && isDigit(end-1) && isDigit(end+1) {
+		end++
+	}
+	if end == 0 {
+		return "0"
+	}
+	return sign + strings.ReplaceAll(s[:end], "_", "")
 }
 
 func (c *call) number(d decimal) jsonvalue.Value {
@@ -105,6 +132,9 @@ func (c *call) number(d decimal) jsonvalue.Value {
 	}
 	if d.excessive() {
 		return c.fail(errNumerous)
+	}
+	if !c.spend(d.cost()) || !c.allocate(valueSize+d.size()) {
+		return jsonvalue.Value{}
 	}
 	v, err := jsonvalue.NewNumber(d.text())
 	if err != nil {

@@ -59,6 +59,9 @@ var revealFilters = []filter{
 		},
 		apply: func(c *call) jsonvalue.Value {
 			runes, keep := c.runes(), c.argText(3, "")
+			if !c.spend(len(runes)*(1+len(keep))) || !c.allocate(16*len(runes)) {
+				return jsonvalue.Value{}
+			}
 			var counted []int
 			for i, r := range runes {
 				if !strings.ContainsRune(keep, r) {
@@ -89,10 +92,7 @@ type span struct{ first, last int }
 // replaced, kept characters too: a mask must not depend on a value being long.
 func (c *call) hide(runes []rune, shown span, char, keep string) string {
 	mask, _ := utf8.DecodeRuneInString(char)
-	if c.err == nil && c.budget.spend(len(runes)*(1+len(keep))) != nil {
-		c.fail(errWork)
-	}
-	if !c.room(len(runes)) {
+	if !c.spend(len(runes)*(1+len(keep))) || !c.room(len(runes)) || !c.allocate(4*len(runes)) {
 		return ""
 	}
 	out := make([]rune, len(runes))

@@ -41,7 +41,7 @@ func FuzzParse(f *testing.F) {
 		if tpl.IsLiteral() != !expression.Contains(text) {
 			t.Fatalf("a template is literal: %v, and contains an expression: %v", tpl.IsLiteral(), expression.Contains(text))
 		}
-		if _, err := expression.ParseDetokenization(text); err != nil && fault.Of(err).Kind() != fault.Invalid {
+		if _, err := expression.ParseDetokenization(nil, text); err != nil && fault.Of(err).Kind() != fault.Invalid {
 			t.Fatalf("ParseDetokenization fails with %v", err)
 		}
 	})
@@ -132,7 +132,7 @@ func FuzzDetokenize(f *testing.F) {
 		f.Add(s, `{"a":["<{{tok}}>",1.0]}`, uint8(2))
 	}
 	f.Fuzz(func(t *testing.T, text, data string, form uint8) {
-		d, err := expression.ParseDetokenization(text)
+		d, err := expression.ParseDetokenization(nil, text)
 		if err != nil {
 			return
 		}
@@ -149,7 +149,7 @@ func FuzzDetokenize(f *testing.F) {
 			return v, nil
 		}
 		as := expression.Form(form % 3)
-		x, err := d.Resolve(lookup, as, expression.NewBudget(10_000))
+		x, err := d.Resolve(lookup, as, bodyBudget(10_000))
 		if err != nil {
 			if k := fault.Of(err).Kind(); k != fault.Invalid && k != fault.TooLarge {
 				t.Fatalf("Resolve fails with %v", err)
@@ -180,11 +180,11 @@ func TestValuesAreNeverEvaluatedAgain(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pieces := rapid.SliceOfN(rapid.SampledFrom([]string{"{{", "}}", "tok", " ", "|", "{{tok}}", "'", "é", "{%"}), 0, 12).Draw(t, "value")
 		value := strings.Join(pieces, "")
-		d, err := expression.ParseDetokenization("<{{tok}}|{{ tok | append: '' }}>")
+		d, err := expression.ParseDetokenization(nil, "<{{tok}}|{{ tok | append: '' }}>")
 		if err != nil {
 			t.Fatal(err)
 		}
-		x, err := d.Resolve(func(expression.Reference) (jsonvalue.Value, error) { return jsonvalue.NewString(value), nil }, expression.PlainText, expression.NewBudget(10_000))
+		x, err := d.Resolve(func(expression.Reference) (jsonvalue.Value, error) { return jsonvalue.NewString(value), nil }, expression.PlainText, bodyBudget(10_000))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -273,11 +273,11 @@ func BenchmarkDetokenizeDocument(b *testing.B) {
 	lookup := vault(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		d, err := expression.ParseDocument(body)
+		d, err := expression.ParseDocument(nil, body)
 		if err != nil {
 			b.Fatal(err)
 		}
-		x, err := d.Resolve(lookup, expression.NewBudget(5<<20))
+		x, err := d.Resolve(lookup, bodyBudget(5<<20))
 		if err != nil {
 			b.Fatal(err)
 		}

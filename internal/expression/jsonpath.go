@@ -22,6 +22,12 @@ var (
 
 // findOne gives the one value that path finds in v.
 func findOne(v jsonvalue.Value, path string, b *Budget) (jsonvalue.Value, error) {
+	if err := b.spend(16 * len(path)); err != nil {
+		return jsonvalue.Value{}, err
+	}
+	if err := b.allocate(memoryPerByte * len(path)); err != nil {
+		return jsonvalue.Value{}, err
+	}
 	p := pathParser{text: path}
 	if !p.take("$") {
 		return jsonvalue.Value{}, errPath
@@ -77,7 +83,11 @@ func (s *search) apply(seg segment, v jsonvalue.Value, found []jsonvalue.Value) 
 	if err := s.budget.spend(nodeSteps + nodeSteps/4*v.Len()); err != nil {
 		return nil, err
 	}
+	before := len(found)
 	found, err := seg.selector(s, v, found)
+	if err == nil && len(found) > before {
+		err = s.budget.allocate(16 * (len(found) - before))
+	}
 	if err != nil || !seg.descends {
 		return found, err
 	}
@@ -166,6 +176,47 @@ func selectWhere(holds condition) segment {
 type condition func(s *search, v jsonvalue.Value) (bool, error)
 
 func always(*search, jsonvalue.Value) (bool, error) { return true, nil }
+
+// comparisonCost is what reading a number and writing it out at another scale
+// costs. A short text may stand for many digits.
+func comparisonCost(text string) int {
+	n := min(len(text), maxDigits)
+	if strings.ContainsAny(text, "eE") {
+		n = 2 * maxDigits
+	}
+	return 256 + 2*n + n*n/512
+}
+
+// comparing takes what comparing two values costs, all of what is in them.
+func comparing(b *Budget, x, y jsonvalue.Value) error {
+	if x.Kind() != y.Kind() {
+		return b.spend(0)
+	}
+	var walk func(v jsonvalue.Value) error
+	walk = func(v jsonvalue.Value) error {
+		if err := b.spend(weight(v)); err != nil {
+			return err
+		}
+		for child := range children(v) {
+			if err := walk(child); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if x.Len() != y.Len() {
+		return b.spend(0)
+	}
+	if x.Kind() == jsonvalue.Number {
+		if err := b.spend(comparisonCost(x.Reveal()) + comparisonCost(y.Reveal())); err != nil {
+			return err
+		}
+	}
+	if weight(x) < weight(y) {
+		return walk(x)
+	}
+	return walk(y)
+}
 
 func compares(a jsonvalue.Value, op string, b jsonvalue.Value) bool {
 	order, ordered := 0, a.Kind() == b.Kind()

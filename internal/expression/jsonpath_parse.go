@@ -220,7 +220,7 @@ func (p *pathParser) comparison() (condition, error) {
 			if err != nil {
 				return false, err
 			}
-			if err := s.budget.spend(weight(a) + weight(b) + maxDigits); err != nil {
+			if err := comparing(s.budget, a, b); err != nil {
 				return false, err
 			}
 			if !inA || !inB {

@@ -64,30 +64,30 @@ func TestPathsThatAreNotPaths(t *testing.T) {
 
 func TestCache(t *testing.T) {
 	c := expression.NewCache(2, 1000)
-	first, err := c.Parse("{{ data.a }}")
+	first, err := c.Parse(nil, "{{ data.a }}")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, _ := c.Parse("{{ data.a }}"); again != first {
+	if again, _ := c.Parse(nil, "{{ data.a }}"); again != first {
 		t.Error("a kept template was parsed again")
 	}
-	_, _ = c.Parse("{{ data.b }}")
-	_, _ = c.Parse("{{ data.a }}")
-	_, _ = c.Parse("{{ data.c }}")
-	if again, _ := c.Parse("{{ data.a }}"); again != first || c.Len() != 2 {
+	_, _ = c.Parse(nil, "{{ data.b }}")
+	_, _ = c.Parse(nil, "{{ data.a }}")
+	_, _ = c.Parse(nil, "{{ data.c }}")
+	if again, _ := c.Parse(nil, "{{ data.a }}"); again != first || c.Len() != 2 {
 		t.Errorf("the template used last went first, or %d are kept", c.Len())
 	}
-	if _, err := c.Parse("{{ nope }}"); !errors.Is(err, fault.Invalid) || c.Len() != 2 {
+	if _, err := c.Parse(nil, "{{ nope }}"); !errors.Is(err, fault.Invalid) || c.Len() != 2 {
 		t.Errorf("what does not parse: %v, %d kept", err, c.Len())
 	}
-	if _, err := c.Parse(strings.Repeat("x", 500)); err != nil || c.Len() != 2 {
+	if _, err := c.Parse(nil, strings.Repeat("x", 500)); err != nil || c.Len() != 2 {
 		t.Errorf("a template larger than the cache: %v, %d kept", err, c.Len())
 	}
-	if _, err := c.Parse(strings.Repeat("x", 120)); err != nil || c.Len() != 1 {
+	if _, err := c.Parse(nil, strings.Repeat("x", 120)); err != nil || c.Len() != 1 {
 		t.Errorf("a template that fills the cache: %v, %d kept, want 1", err, c.Len())
 	}
 	var none *expression.Cache
-	if v, err := none.Parse("x"); err != nil || !v.IsLiteral() {
+	if v, err := none.Parse(nil, "x"); err != nil || !v.IsLiteral() {
 		t.Errorf("no cache: %v", err)
 	}
 }
@@ -100,7 +100,7 @@ func TestCacheServesManyAtOnce(t *testing.T) {
 			var failed error
 			for i := range 200 {
 				text := "{{ data.x" + itoa((worker+i)%5) + " }}"
-				if _, err := c.Parse(text); err != nil {
+				if _, err := c.Parse(nil, text); err != nil {
 					failed = err
 				}
 			}

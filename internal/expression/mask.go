@@ -11,10 +11,15 @@ import (
 type MaskOptions struct {
 	// Hidden lists dotted paths under data ("cvc") that no mask may yield.
 	Hidden []string
-	// Cache keeps the parsed expressions of the mask; nil parses them anew.
+	// Cache keeps the parsed expressions of the mask; nil parses them again.
 	Cache *Cache
 	// MaxOutput bounds the whole in bytes; 0 means the default.
 	MaxOutput int
+	// Budget is that of the request, of which one mask may use a part; nil is
+	// one of its own, of default size.
+	Budget *Budget
+	// DataSize is how many bytes the data has as JSON.
+	DataSize int
 }
 
 // EvaluateMask gives what a mask of any shape shows of the data. The strings
@@ -29,8 +34,11 @@ func EvaluateMask(mask, data jsonvalue.Value, o MaskOptions) (jsonvalue.Value, e
 		bound = o.MaxOutput
 	}
 	m := masker{cache: o.Cache, evaluator: evaluator{
-		data: Scope{Data: data, Hidden: o.Hidden}.data(), budget: newBudget(bound, errOutput), masking: true,
+		data: Scope{Data: data, Hidden: o.Hidden}.data(), budget: o.Budget.orDefault().forMask(o.DataSize, bound), masking: true,
 	}}
+	if err := m.evaluator.budget.Err(); err != nil {
+		return jsonvalue.Value{}, err
+	}
 	return m.value(mask)
 }
 
@@ -78,7 +86,7 @@ func (m *masker) text(mask jsonvalue.Value) (jsonvalue.Value, error) {
 	if !Contains(text) && !strings.Contains(text, "{%") {
 		return mask, m.evaluator.budget.produce(len(text))
 	}
-	t, err := m.cache.Parse(text)
+	t, err := m.cache.Parse(m.evaluator.budget, text)
 	switch {
 	case err != nil:
 		return jsonvalue.Value{}, err

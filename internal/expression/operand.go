@@ -56,6 +56,7 @@ func (p *parser) operand() (operand, bool, error) {
 		return operand{literal: jsonvalue.NewBool(false)}, true, nil
 	case "data":
 		if !p.detokenizing {
+			p.data = true
 			return operand{from: fromData, path: p.path()}, true, nil
 		}
 	case "metadata":

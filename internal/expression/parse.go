@@ -37,6 +37,7 @@ type parser struct {
 	operations    int  // in this template, or in this detokenization expression
 	total         int
 	alias         bool
+	data          bool
 	metadata      bool
 	tolerated     bool
 	trimFollowing bool // the last expression ended in -}}

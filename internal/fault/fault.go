@@ -32,7 +32,7 @@ const (
 	Gone                         // was there once
 	TooLarge                     // larger than the bounds, as sent or expanded
 	MediaType                    // a body of a kind that is not accepted here
-	Unprocessable                // a tenant's code failed
+	Unprocessable                // a tenant's code failed, or an idempotency key has another body
 	TooMany                      // over a rate or a queue bound; see RetryAfter
 	BadGateway                   // a destination could not be reached
 	Unavailable                  // not ready or shedding load; see RetryAfter
@@ -54,6 +54,7 @@ func (k Kind) Error() string {
 // Fault is an error whose words may be shown to a caller.
 type Fault struct {
 	kind       Kind
+	code       string
 	detail     string
 	fields     map[string][]string
 	retryAfter time.Duration
@@ -62,6 +63,14 @@ type Fault struct {
 // New makes a fault. The detail must be a constant of the program (a test
 // reads the source for it): what a caller sent is never repeated.
 func New(kind Kind, detail string) *Fault { return &Fault{kind: kind, detail: detail} }
+
+// WithCode returns a copy that carries a machine-readable code. The code is a
+// constant of the program and never changes its meaning.
+func (f *Fault) WithCode(code string) *Fault {
+	c := *f
+	c.code = code
+	return &c
+}
 
 // RetryAfter returns a copy that tells the caller when to try again.
 func (f *Fault) RetryAfter(d time.Duration) *Fault {
@@ -88,6 +97,20 @@ func (f *Fault) Counting(n int64) *Fault {
 	return &c
 }
 
+// WithFieldsOf returns a copy with the messages of another fault, each below a
+// path. What the other fault says of no field stands at the path itself.
+func (f *Fault) WithFieldsOf(other *Fault, path string) *Fault {
+	c := *f
+	c.fields = map[string][]string{}
+	for name, messages := range other.fields {
+		c.fields[path+"."+name] = slices.Clone(messages)
+	}
+	if len(c.fields) == 0 {
+		c.fields[path] = []string{other.detail}
+	}
+	return &c
+}
+
 func (f *Fault) Error() string { return f.detail }
 
 // Unwrap gives the kind, so that errors.Is(err, fault.NotFound) holds.
@@ -99,12 +122,49 @@ func (f *Fault) Kind() Kind { return f.kind }
 // Detail returns the sentence for the caller.
 func (f *Fault) Detail() string { return f.detail }
 
+// Code returns the machine-readable code; "" when the fault has none.
+func (f *Fault) Code() string { return f.code }
+
 // Fields returns the messages by the dotted path of the member at fault; nil
 // unless the fault came from Fields.Err.
 func (f *Fault) Fields() map[string][]string { return f.fields }
 
 // Wait returns how long the caller is asked to wait; 0 when it is not.
 func (f *Fault) Wait() time.Duration { return f.retryAfter }
+
+// Bounds on a name that may be repeated.
+const (
+	maxNameLength = 40
+	maxNameDigits = 3
+	maxNameRun    = 19 // letters and digits without a break
+)
+
+// Repeatable reports whether a name that a caller sent (of a field, a
+// parameter, a header) may be repeated to it. People put values where names go:
+// what could be a number, a key or a random text is not repeated.
+func Repeatable(name string) bool {
+	if name == "" || len(name) > maxNameLength || strings.HasPrefix(name, "key_") {
+		return false
+	}
+	digits, run := 0, 0
+	for _, c := range []byte(name) {
+		switch {
+		case c >= '0' && c <= '9':
+			digits++
+			run++
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z':
+			run++
+		case c == '_', c == '.', c == ':', c == '-':
+			run = 0
+		default:
+			return false
+		}
+		if digits > maxNameDigits || run > maxNameRun {
+			return false
+		}
+	}
+	return true
+}
 
 // Of finds the fault in an error's chain. An error without one is Internal
 // with no words.
@@ -123,7 +183,10 @@ func Of(err error) *Fault {
 // Fields gathers what is wrong with a request, member by member. Paths are
 // dotted and made of names that we know ("data.number", "rules.0.container");
 // they stop at the last such name, because a caller's own names may be data.
-type Fields struct{ messages map[string][]string }
+type Fields struct {
+	messages map[string][]string
+	code     string
+}
 
 // Add notes a message, a constant of the program, under a path.
 func (f *Fields) Add(path, message string) {
@@ -135,8 +198,20 @@ func (f *Fields) Add(path, message string) {
 	}
 }
 
+// AddCode is Add for a message that has a machine-readable code. The fault
+// carries the first code that was added.
+func (f *Fields) AddCode(path, code, message string) {
+	f.Add(path, message)
+	if f.code == "" {
+		f.code = code
+	}
+}
+
 // Under notes what was noted about a member, under the path of that member.
 func (f *Fields) Under(path string, member Fields) {
+	if f.code == "" {
+		f.code = member.code
+	}
 	for name, messages := range member.messages {
 		for _, message := range messages {
 			f.Add(path+"."+name, message)
@@ -152,12 +227,19 @@ func (f *Fields) Err() error {
 	if len(f.messages) == 0 {
 		return nil
 	}
-	return &Fault{kind: Invalid, detail: "the request is not valid; see errors", fields: f.messages}
+	return &Fault{kind: Invalid, detail: "the request is not valid; see errors", fields: f.messages, code: f.code}
 }
 
 // Field is the fault of a single member.
 func Field(path, message string) error {
 	var f Fields
 	f.Add(path, message)
+	return f.Err()
+}
+
+// FieldCode is Field with a machine-readable code.
+func FieldCode(path, code, message string) error {
+	var f Fields
+	f.AddCode(path, code, message)
 	return f.Err()
 }

@@ -35,10 +35,10 @@ func Authenticate(r *http.Request) (access.Caller, error) {
 
 type actingKey struct{}
 
-// As serves the rows that are about tokens as one caller, whatever key a
-// request carries: for code of a tenant, which acts in the name of an
-// application and never has its key. Other rows are not there: with sessions
-// or keys such code could outlive its run.
+// As serves the rows with FromCode as one caller, whatever key a request
+// carries: for code of a tenant, which acts in the name of an application and
+// never has its key. Other rows are not there: with sessions or keys such code
+// could outlive its run.
 func (h *Handler) As(c access.Caller) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r = r.WithContext(context.WithValue(r.Context(), actingKey{}, c))
@@ -50,11 +50,10 @@ func (h *Handler) As(c access.Caller) http.Handler {
 	})
 }
 
-// mayAct reports whether code may call a row.
-func mayAct(row *Route) bool { return strings.HasPrefix(row.Permission, "token:") }
-
 func (x *exchange) authenticate(r *http.Request) (access.Caller, error) {
 	if c, ok := r.Context().Value(actingKey{}).(access.Caller); ok {
+		// The rate limits are those of the request that ran the code.
+		c = c.WithOrigin(access.Origin{TraceID: c.Origin().TraceID, Address: c.Origin().Address, Meter: meter{x}})
 		x.caller = c
 		return c, nil
 	}
@@ -74,9 +73,9 @@ func (x *exchange) authenticate(r *http.Request) (access.Caller, error) {
 	if c.Tenant() == "" {
 		return access.Caller{}, errUnknownKey
 	}
-	c = c.WithOrigin(access.Origin{TraceID: x.trace, Address: x.client.String()})
+	c = c.WithOrigin(x.originOf())
 	x.caller = c
-	if err := x.limitKey(values[0]); err != nil {
+	if err := x.limitKey(values[0], c); err != nil {
 		return access.Caller{}, err
 	}
 	return c, nil

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/admission"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/luhn"
 )
@@ -47,10 +48,15 @@ type exchange struct {
 	caller  access.Caller
 	before  http.Header // what stood in the answer before the handler ran
 
-	closing  bool   // the connection is not fit for another request
-	allow    string // the Allow header of a 405
+	closing  bool            // the connection is not fit for another request
+	allow    string          // the Allow header of a 405
+	hold     *admission.Hold // the memory of the request
 	policies []string
 	quotas   []string
+	// limited reports whether the rate limits of public keys and sessions hold
+	// for the caller, public whether it has a public key.
+	limited, public bool
+	limitedAs       client
 
 	status int // 0 until the answer has begun
 	bytes  int64
@@ -72,6 +78,7 @@ func (h *Handler) begin(w http.ResponseWriter, r *http.Request) *exchange {
 		client:  clientAddr(r, h.options.TrustedProxies),
 		route:   routeUnmatched,
 		before:  maps.Clone(w.Header()),
+		hold:    h.options.Memory.Open(),
 	}
 	h.metrics.inFlight.Inc()
 	x.setDefaults()
@@ -162,6 +169,17 @@ func (x *exchange) Write(b []byte) (int, error) {
 	return n, err
 }
 
+// showQuota sets what the RateLimit headers say of one limit.
+func (x *exchange) showQuota(policy, quota string) {
+	for i, p := range x.policies {
+		if p == policy {
+			x.quotas[i] = quota
+			return
+		}
+	}
+	x.policies, x.quotas = append(x.policies, policy), append(x.quotas, quota)
+}
+
 // FlushError sends what was written so far; http.ResponseController calls it.
 func (x *exchange) FlushError() error {
 	if x.status == 0 {
@@ -177,6 +195,7 @@ func (x *exchange) Unwrap() http.ResponseWriter { return x.out }
 // because it recovers.
 func (x *exchange) end() {
 	recovered := recover()
+	defer x.hold.Close()
 	abort := recovered == http.ErrAbortHandler //nolint:errorlint // a panic value, compared as net/http does
 	if recovered != nil && !abort {
 		x.handler.metrics.panics.Inc()

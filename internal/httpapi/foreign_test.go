@@ -47,14 +47,15 @@ func TestAnAnswerOfCodeIsGuarded(t *testing.T) {
 	}
 }
 
-// TestCodeCallsRowsAboutTokensInAnothersName: whatever it sends, it is the one
+// TestCodeCallsRowsForCodeInAnothersName: whatever it sends, it is the one
 // that it acts for, and other rows are not there.
-func TestCodeCallsRowsAboutTokensInAnothersName(t *testing.T) {
+func TestCodeCallsRowsForCodeInAnothersName(t *testing.T) {
 	say := func(w http.ResponseWriter, r *http.Request, c access.Caller) error {
 		return httpapi.WriteJSON(w, 200, []string{c.Application(), c.Origin().TraceID, httpapi.TraceID(r.Context()), httpapi.ClientAddr(r.Context()).String()})
 	}
 	e := newEdge(t, httpapi.Options{RateLimits: httpapi.RateLimits{PerAddress: httpapi.Rate{PerSecond: 0.1, Burst: 3}}},
-		httpapi.Route{Pattern: "GET /tokens", Permission: "token:read", Handle: say},
+		httpapi.Route{Pattern: "GET /tokens", Permission: "token:read", FromCode: true, Handle: say},
+		httpapi.Route{Pattern: "GET /not-for-code", Permission: "token:read", Handle: say},
 		httpapi.Route{Pattern: "GET /applications", Permission: "application:read", Handle: say},
 		httpapi.Route{Pattern: "GET /permissions", Handle: say},
 		httpapi.Route{Pattern: "GET /open", Who: httpapi.Open, Handle: say})
@@ -74,7 +75,7 @@ func TestCodeCallsRowsAboutTokensInAnothersName(t *testing.T) {
 	if w := call(from("192.0.2.1"), "/tokens"); w.Code != 200 || w.Body.String() != `["acting","trace","trace","192.0.2.1"]` {
 		t.Errorf("GET /tokens = %d %s", w.Code, w.Body)
 	}
-	for _, path := range []string{"/applications", "/permissions", "/open", "/healthz", "/nothing"} {
+	for _, path := range []string{"/not-for-code", "/applications", "/permissions", "/open", "/healthz", "/nothing"} {
 		if w := call(from("192.0.2.2"), path); w.Code != 404 && w.Code != 429 {
 			t.Errorf("GET %s = %d %s, want that it is not there", path, w.Code, w.Body)
 		}

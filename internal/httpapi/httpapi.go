@@ -21,6 +21,8 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/admission"
+	"github.com/tokenkeep/tokenkeep/internal/limit"
 	"github.com/tokenkeep/tokenkeep/internal/secret"
 )
 
@@ -57,7 +59,10 @@ type Route struct {
 	// parentheses where that is no permission. It is written here for reviewers
 	// and for the test of all permissions.
 	Permission string
-	Body       Body
+	// FromCode rows may be called by code of tenants, in the name of the
+	// application that it acts for; see As. For such code the others do not exist.
+	FromCode bool
+	Body     Body
 	// Idempotent rows take the idempotency header; see IdempotencyKey.
 	Idempotent bool
 	Handle     func(w http.ResponseWriter, r *http.Request, c access.Caller) error
@@ -84,6 +89,9 @@ type Options struct {
 	MaxDepth    int                   // nesting of a JSON body; default 64
 	CORSOrigins []string              // default: every origin
 	RateLimits  RateLimits            // default: none
+	// Memory bounds what requests in flight use together. Nil bounds nothing.
+	Memory *admission.Pool
+	Limits *limit.Recorder // counts limits that were reached; default: none
 	// TrustedProxies are the peers whose X-Forwarded-For is believed.
 	TrustedProxies []netip.Prefix
 }
@@ -97,7 +105,7 @@ type Handler struct {
 	now      func() time.Time
 	metrics  *metrics
 	cors     cors
-	limits   limits
+	limits   *limits
 	apiKey   string // full header names, in canonical form
 	traceID  string
 	idemKey  string
@@ -173,7 +181,7 @@ func (h *Handler) serve(x *exchange, r *http.Request) error {
 		return nil
 	}
 	m, noMatch := h.root.match(r)
-	if _, acting := r.Context().Value(actingKey{}).(access.Caller); acting && m.row != nil && !mayAct(m.row) {
+	if _, acting := r.Context().Value(actingKey{}).(access.Caller); acting && m.row != nil && !m.row.FromCode {
 		return errNotForCode
 	}
 	if m.row != nil {
@@ -197,6 +205,11 @@ func (h *Handler) serve(x *exchange, r *http.Request) error {
 	if x.row.Who != Open {
 		var err error
 		if caller, err = x.authenticate(r); err != nil {
+			return err
+		}
+	}
+	if !x.row.Operator {
+		if err := x.hold.Grow(caller.Tenant(), requestWeight); err != nil {
 			return err
 		}
 	}

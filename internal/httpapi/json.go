@@ -17,6 +17,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/tokenkeep/tokenkeep/api"
+	"github.com/tokenkeep/tokenkeep/internal/date"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 )
 
@@ -57,7 +58,11 @@ func Decode(r *http.Request, v any) error {
 	if err != nil {
 		return err
 	}
-	if err := checkJSON(body, x.handler.options.MaxDepth); err != nil {
+	values, err := checkJSON(body, x.handler.options.MaxDepth)
+	if err != nil {
+		return err
+	}
+	if err := x.hold.Grow(x.caller.Tenant(), bodyWeight*int64(len(body))+valueWeight*int64(values)); err != nil {
 		return err
 	}
 	t := reflect.TypeOf(v).Elem()
@@ -71,6 +76,24 @@ func Decode(r *http.Request, v any) error {
 	return nil
 }
 
+// PeekBody reads the body of a row as it was sent, and leaves it to be decoded
+// after that. A row that reads no body, and a request without one, has none.
+func PeekBody(r *http.Request) ([]byte, error) {
+	x := exchangeOf(r.Context())
+	if x == nil {
+		return nil, errNoExchange
+	}
+	if x.row.Body != JSON && x.row.Body != MergePatch {
+		return nil, nil
+	}
+	body, err := x.readBody(r)
+	if err != nil && !errors.Is(err, ErrNoBody) {
+		return nil, err
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return body, nil
+}
+
 // readBody reads a body up to the bound. Memory grows with what has arrived,
 // not with what the client announced.
 func (x *exchange) readBody(r *http.Request) ([]byte, error) {
@@ -78,10 +101,15 @@ func (x *exchange) readBody(r *http.Request) ([]byte, error) {
 		return nil, errTooLarge
 	}
 	var body bytes.Buffer
-	if _, err := io.CopyN(&body, r.Body, 1); errors.Is(err, io.EOF) {
-		return nil, ErrNoBody // of any content type
-	} else if err != nil {
+	_, err := io.CopyN(&body, r.Body, 1)
+	empty := errors.Is(err, io.EOF)
+	if err != nil && !empty {
 		return nil, x.readFault(err)
+	}
+	if empty && (x.row.Body != MergePatch || len(r.Header.Values("Content-Type")) == 0) {
+		// Clients post nothing under any content type. Only a patch that names
+		// the wrong one is refused for it, with a body or without.
+		return nil, ErrNoBody
 	}
 	if err := checkMedia(x.row.Body, r.Header.Values("Content-Type")); err != nil {
 		return nil, err
@@ -89,7 +117,10 @@ func (x *exchange) readBody(r *http.Request) ([]byte, error) {
 	if isCoded(r.Header) {
 		return nil, errCoded
 	}
-	if _, err := body.ReadFrom(r.Body); err != nil {
+	if empty {
+		return nil, ErrNoBody
+	}
+	if _, err := body.ReadFrom(weighed{r.Body, x}); err != nil {
 		return nil, x.readFault(err)
 	}
 	return body.Bytes(), nil
@@ -98,7 +129,10 @@ func (x *exchange) readBody(r *http.Request) ([]byte, error) {
 func (x *exchange) readFault(err error) error {
 	x.closing = true
 	var tooLarge *http.MaxBytesError
+	var known *fault.Fault
 	switch {
+	case errors.As(err, &known):
+		return known // of the memory of requests
 	case errors.As(err, &tooLarge):
 		return errTooLarge
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -138,29 +172,30 @@ func isCoded(h http.Header) bool {
 	return false
 }
 
-// checkJSON walks once over the tokens of a body. The decoder refuses names
-// that are given twice and text that is not UTF-8.
-func checkJSON(body []byte, maxDepth int) error {
+// checkJSON walks once over the tokens of a body, and returns how many there
+// are. The decoder refuses names that are given twice and text that is not UTF-8.
+func checkJSON(body []byte, maxDepth int) (tokens int, err error) {
 	d := jsontext.NewDecoder(bytes.NewBuffer(body))
 	for first := true; first || d.StackDepth() > 0; first = false {
 		_, err := d.ReadToken()
+		tokens++
 		switch {
 		case errors.Is(err, io.EOF):
-			return ErrNoBody // nothing but space
+			return 0, ErrNoBody // nothing but space
 		case errors.Is(err, jsontext.ErrDuplicateName):
-			return errDuplicate
+			return 0, errDuplicate
 		case err != nil && !utf8.Valid(body):
-			return errUTF8
+			return 0, errUTF8
 		case err != nil:
-			return errMalformed
+			return 0, errMalformed
 		case d.StackDepth() > maxDepth:
-			return errTooDeep
+			return 0, errTooDeep
 		}
 	}
 	if _, err := d.ReadToken(); !errors.Is(err, io.EOF) {
-		return errTrailing
+		return 0, errTrailing
 	}
-	return nil
+	return tokens, nil
 }
 
 // mismatch turns an error of Unmarshal into a fault. The error itself quotes
@@ -180,8 +215,15 @@ func mismatch(t reflect.Type, err error) error {
 		return errWrongType
 	case !whole:
 		return fault.Field(path, "holds a value of the wrong type")
+	case isTime(semantic.GoType):
+		return fault.Field(path, date.Wanted)
 	}
 	return fault.Field(path, expectation(semantic))
+}
+
+func isTime(t reflect.Type) bool {
+	instant := reflect.TypeFor[api.Time]()
+	return t == instant || t == reflect.PointerTo(instant)
 }
 
 // expectation says in constant words what a member should have been.

@@ -258,7 +258,10 @@ func TestTheContentTypeOfABodyMatters(t *testing.T) {
 		"a patch with a charset":        {"PATCH", "application/merge-patch+json;charset=UTF-8", `{}`, 200},
 		"json where a patch is due":     {"PATCH", "application/json", `{}`, 415},
 		"no type where a patch is due":  {"PATCH", "", `{}`, 415},
-		"no body where a patch is due":  {"PATCH", "text/html", ``, 400},
+		"a wrong type and no body where a patch is due": {"PATCH", "text/html", ``, 415},
+		"json and no body where a patch is due":         {"PATCH", "application/json", ``, 415},
+		"a patch without a body":                        {"PATCH", "application/merge-patch+json", ``, 400},
+		"neither type nor body where a patch is due":    {"PATCH", "", ``, 400},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var headers []string
@@ -361,5 +364,53 @@ func TestAnAnswerThatCannotBeEncodedIsOurFailure(t *testing.T) {
 	}
 	if log := e.log.String(); strings.Contains(log, planted) || !strings.Contains(log, "encode an answer") {
 		t.Errorf("the log should say what failed, without the member's name: %s", log)
+	}
+}
+
+// peekRow reads the body ahead and answers with what was sent and what is
+// decoded after that. Only a test may do so.
+func peekRow(pattern string, body httpapi.Body) httpapi.Route {
+	return httpapi.Route{Pattern: pattern, Who: httpapi.Open, Body: body, Handle: func(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
+		sent, err := httpapi.PeekBody(r)
+		if err != nil {
+			return err
+		}
+		var decoded jsontext.Value
+		if body != httpapi.NoBody {
+			if err := httpapi.Decode(r, &decoded); err != nil {
+				return err
+			}
+		}
+		return httpapi.WriteJSON(w, http.StatusOK, []string{string(sent), string(decoded)})
+	}}
+}
+
+func TestABodyIsReadAheadAsItWasSent(t *testing.T) {
+	e := newEdge(t, httpapi.Options{MaxBody: 100}, peekRow("POST /values", httpapi.JSON), peekRow("PATCH /values", httpapi.MergePatch), peekRow("POST /empty", httpapi.NoBody))
+	const media, patch = "application/json", "application/merge-patch+json"
+	for name, tt := range map[string]struct {
+		method, target, media, body string
+		status                      int
+		want                        string // of the body, where it is no problem
+	}{
+		"byte for byte":            {"POST", "/values", media, ` {"a" : 1.50} `, 200, `[" {\"a\" : 1.50} ","{\"a\" : 1.50}"]`},
+		"a merge patch":            {"PATCH", "/values", patch, `{}`, 200, `["{}","{}"]`},
+		"nothing":                  {"POST", "/values", media, ``, 400, ""},
+		"a row that reads nothing": {"POST", "/empty", media, `{}`, 200, `["",""]`},
+		"malformed":                {"POST", "/values", media, `{`, 400, ""},
+		"another type":             {"POST", "/values", "text/plain", `{}`, 415, ""},
+		"too large":                {"POST", "/values", media, `"` + strings.Repeat("x", 100) + `"`, 413, ""},
+	} {
+		w := e.do(tt.method, tt.target, strings.NewReader(tt.body), "Content-Type", tt.media)
+		if w.Code != tt.status || tt.want != "" && strings.TrimSpace(w.Body.String()) != tt.want {
+			t.Errorf("%s: %d %s, want %d %s", name, w.Code, w.Body, tt.status, tt.want)
+		}
+	}
+	r, err := http.NewRequest("POST", "/values", strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body, err := httpapi.PeekBody(r); err == nil {
+		t.Errorf("outside a request of a handler: %q, want an error", body)
 	}
 }

@@ -49,8 +49,9 @@ type Page struct {
 // Offset returns how many items come before the page.
 func (p Page) Offset() int64 { return int64(p.Number-1) * int64(p.Size) }
 
-// maxPage keeps offsets far from overflowing.
-const maxPage = 1<<31 - 1
+// maxPage has fewer digits than a card number, because responses repeat the
+// number of the page.
+const maxPage = 99_999_999_999
 
 // PageOf reads page and size from a query.
 func PageOf(q url.Values) (Page, error) {

@@ -23,7 +23,9 @@ func TestPagesAreParsedAndWritten(t *testing.T) {
 		"defaults":          {"", httpapi.Page{Number: 1, Size: 20}, nil},
 		"both":              {"page=3&size=100", httpapi.Page{Number: 3, Size: 100}, nil},
 		"the first counts":  {"page=3&page=x", httpapi.Page{Number: 3, Size: 20}, nil},
-		"far away":          {"page=2147483647&size=100", httpapi.Page{Number: 1<<31 - 1, Size: 100}, nil},
+		"far away":          {"page=9999999999&size=100", httpapi.Page{Number: 9999999999, Size: 100}, nil},
+		"the last":          {"page=99999999999&size=100", httpapi.Page{Number: 99_999_999_999, Size: 100}, nil},
+		"after the last":    {"page=9007199254740992", httpapi.Page{}, map[string][]string{"page": {pageWords}}},
 		"page zero":         {"page=0", httpapi.Page{}, map[string][]string{"page": {pageWords}}},
 		"size zero":         {"size=0", httpapi.Page{}, map[string][]string{"size": {sizeWords}}},
 		"size too large":    {"size=101", httpapi.Page{}, map[string][]string{"size": {sizeWords}}},
@@ -63,7 +65,7 @@ func TestPagesAreParsedAndWritten(t *testing.T) {
 			}
 		})
 	}
-	if got := (httpapi.Page{Number: 1<<31 - 1, Size: 100}).Offset(); got != 214748364600 {
+	if got := (httpapi.Page{Number: 99_999_999_999, Size: 100}).Offset(); got != 9_999_999_999_800 {
 		t.Errorf("Offset of the last page = %d", got)
 	}
 }

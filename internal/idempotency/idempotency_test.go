@@ -76,7 +76,9 @@ func TestAKeyIsOneCallersForOneMethodAndPath(t *testing.T) {
 			"parts that run together": {w.caller(app), "POST/", "tokens", "key", false},
 			"parts that run over":     {w.caller(app), "POST", "/tokensk", "ey", false},
 		} {
-			answer, a, err := w.Begin(t.Context(), r.c, r.method, r.path, r.key)
+			request := creating(r.key)
+			request.Method, request.Path = r.method, r.path
+			answer, a, err := w.Begin(t.Context(), r.c, request)
 			if err != nil || (answer != nil) != r.found || (a != nil) == r.found {
 				t.Errorf("%s: Begin = %v, %v, %v; want an answer: %t", name, answer, a, err, r.found)
 			}
@@ -85,8 +87,8 @@ func TestAKeyIsOneCallersForOneMethodAndPath(t *testing.T) {
 			}
 		}
 		// Two sessions of one application are two callers.
-		_, first, err := w.Begin(t.Context(), session(app, "s1"), "POST", "/tokens", "key")
-		_, second, err2 := w.Begin(t.Context(), session(app, "s2"), "POST", "/tokens", "key")
+		_, first, err := w.Begin(t.Context(), session(app, "s1"), creating("key"))
+		_, second, err2 := w.Begin(t.Context(), session(app, "s2"), creating("key"))
 		if err := errors.Join(err, err2); err != nil {
 			t.Fatal(err)
 		}
@@ -98,7 +100,7 @@ func TestAKeyIsOneCallersForOneMethodAndPath(t *testing.T) {
 func TestNobodysTenantHasNoKeys(t *testing.T) {
 	onBoth(t, func(t *testing.T, w *world) {
 		for _, tenant := range []string{uuid.NewString(), "no tenant", ""} {
-			_, a, err := w.Begin(t.Context(), access.NewSystem(tenant), "POST", "/tokens", "key")
+			_, a, err := w.Begin(t.Context(), access.NewSystem(tenant), creating("key"))
 			if a != nil || !errors.Is(err, fault.NotFound) {
 				t.Errorf("Begin in tenant %q = %v, want not found", tenant, err)
 			}

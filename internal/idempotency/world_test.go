@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -77,7 +79,7 @@ func onBoth(t *testing.T, test func(t *testing.T, w *world)) {
 
 func newWorld(t *testing.T, open func() store.Store) *world {
 	t.Helper()
-	w := &world{t: t, clock: clocktest.New(start), tenant: uuid.NewString(), open: open}
+	w := &world{t: t, clock: clocktest.New(start), open: open}
 	kek := filepath.Join(t.TempDir(), "kek.json")
 	_, err := localkms.Generate(kek)
 	if err != nil {
@@ -87,17 +89,24 @@ func newWorld(t *testing.T, open func() store.Store) *world {
 		t.Fatal(err)
 	}
 	w.node = w.newNode()
-	sets, err := w.ring.NewTenant(t.Context(), w.tenant)
+	w.moveToNewTenant()
+	return w
+}
+
+// moveToNewTenant makes a tenant, which all else is about from then on.
+func (w *world) moveToNewTenant() {
+	w.t.Helper()
+	w.tenant = uuid.NewString()
+	sets, err := w.ring.NewTenant(w.t.Context(), w.tenant)
 	if err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
 	w.change(func(tx store.Tx) error {
 		for _, set := range sets {
-			err = errors.Join(err, tx.PutKeyset(t.Context(), set))
+			err = errors.Join(err, tx.PutKeyset(w.t.Context(), set))
 		}
-		return errors.Join(err, tx.InsertTenant(t.Context(), store.Tenant{ID: w.tenant, Name: "test"}))
+		return errors.Join(err, tx.InsertTenant(w.t.Context(), store.Tenant{ID: w.tenant, Name: "test"}))
 	})
-	return w
 }
 
 func (w *world) newNode() *node {
@@ -111,7 +120,7 @@ func (w *world) newNode() *node {
 		w.t.Fatal(err)
 	}
 	n.tokens = token.New(n.store, n.ring, token.Options{Now: w.clock.Now})
-	n.Service = idempotency.New(n.store, n.ring, w.clock.Now)
+	n.Service = idempotency.New(n.store, n.ring, w.clock.Now, n.tokens.Replay)
 	return n
 }
 
@@ -140,6 +149,26 @@ func (w *world) parcels() (list []store.Parcel) {
 	return list
 }
 
+// replays returns the log entries of stored answers that were given out, each
+// as its outcome, operation, entity and message.
+func (w *world) replays() (list []string) {
+	w.t.Helper()
+	err := w.store.Store.View(w.t.Context(), w.tenant, func(tx store.Tx) error {
+		entries, err := tx.Logs(w.t.Context(), store.LogFilter{}, store.Page{Limit: 1000})
+		for _, e := range entries {
+			if strings.HasSuffix(e.Message, "replayed") {
+				list = append(list, strings.Join([]string{e.Outcome, e.Operation, e.EntityType, e.EntityID, e.Message, "by", e.ActorID, "from", e.ClientAddress}, " "))
+			}
+		}
+		return err
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	slices.Sort(list)
+	return list
+}
+
 // made counts the tokens that there are.
 func (w *world) made() (n int64) {
 	w.t.Helper()
@@ -156,10 +185,18 @@ func (w *world) made() (n int64) {
 // app is the application that calls, by a name that no random text holds.
 const app = "Planted-Application-3X"
 
+// creating is a request to make a token under a key.
+func creating(key string) idempotency.Request {
+	return idempotency.Request{
+		Method: "POST", Path: "/tokens", Key: key, Entity: "token",
+		Require: func(c access.Caller) error { return c.RequireSomewhere(access.TokenCreate) },
+	}
+}
+
 // begin starts a request that must be a new one.
 func (w *world) begin(n *node, key string) *idempotency.Attempt {
 	w.t.Helper()
-	answer, a, err := n.Begin(w.t.Context(), w.caller(app), "POST", "/tokens", key)
+	answer, a, err := n.Begin(w.t.Context(), w.caller(app), creating(key))
 	if answer != nil || err != nil {
 		w.t.Fatalf("Begin = %v, %v; want an attempt", answer, err)
 	}
@@ -191,7 +228,7 @@ func (w *world) release(a *idempotency.Attempt) {
 // find asks for an answer as a later request does.
 func (w *world) find(n *node, key string) (*idempotency.Answer, error) {
 	w.t.Helper()
-	answer, a, err := n.Begin(w.t.Context(), w.caller(app), "POST", "/tokens", key)
+	answer, a, err := n.Begin(w.t.Context(), w.caller(app), creating(key))
 	if a != nil {
 		w.release(a)
 	}
@@ -201,7 +238,7 @@ func (w *world) find(n *node, key string) (*idempotency.Answer, error) {
 // create makes a token under a key, through the service that makes tokens, and
 // returns the body that its caller gets.
 func (n *node) create(ctx context.Context, c access.Caller, key string, note string) (string, error) {
-	earlier, a, err := n.Begin(ctx, c, "POST", "/tokens", key)
+	earlier, a, err := n.Begin(ctx, c, creating(key))
 	if err != nil {
 		return "", err
 	}
@@ -220,7 +257,7 @@ func (n *node) create(ctx context.Context, c access.Caller, key string, note str
 	var out string
 	_, err = n.tokens.Create(ctx, c, in, func(tx store.Tx, made token.Token) error {
 		out = string(made.Object().AppendJSON(nil))
-		return a.Keep(ctx, tx, idempotency.Answer{Status: 201, Body: []byte(out)}, nil)
+		return a.Keep(ctx, tx, idempotency.Answer{Status: 201, Body: []byte(out), Tokens: made.Shown()}, nil)
 	})
 	if err != nil {
 		earlier, lookErr := a.Find(ctx)
@@ -235,19 +272,22 @@ func (n *node) create(ctx context.Context, c access.Caller, key string, note str
 // errBroken is how a brittle store fails.
 var errBroken = errors.New("broken by the test")
 
-// brittle is a store that fails when a test wants it to, in the manner of the
-// parts of a transaction on parcels.
+// brittle is a store that fails when a test wants it to, in one part of a
+// transaction.
 type brittle struct {
 	store.Store
 
-	mu     sync.Mutex // guards broken
+	mu     sync.Mutex // guards what follows
 	broken string     // the name of what fails
+	err    error      // how it fails
 }
 
-func (b *brittle) breaks(name string) {
+func (b *brittle) breaks(name string) { b.breaksWith(name, errBroken) }
+
+func (b *brittle) breaksWith(name string, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.broken = name
+	b.broken, b.err = name, err
 }
 
 func (b *brittle) View(ctx context.Context, tenant string, fn func(store.Tx) error) error {
@@ -267,9 +307,23 @@ func (t brittleTx) fails(name string) error {
 	t.b.mu.Lock()
 	defer t.b.mu.Unlock()
 	if t.b.broken == name {
-		return errBroken
+		return t.b.err
 	}
 	return nil
+}
+
+func (t brittleTx) Token(ctx context.Context, id string) (store.Token, error) {
+	if err := t.fails("Token"); err != nil {
+		return store.Token{}, err
+	}
+	return t.Tx.Token(ctx, id)
+}
+
+func (t brittleTx) AppendLog(ctx context.Context, entries ...store.LogEntry) error {
+	if err := t.fails("AppendLog"); err != nil {
+		return err
+	}
+	return t.Tx.AppendLog(ctx, entries...)
 }
 
 func (t brittleTx) Parcel(ctx context.Context, kind, id string) (store.Parcel, error) {

@@ -91,3 +91,19 @@ func parse(dec *jsontext.Decoder) (Value, error) {
 	}
 	return Value{}, nil
 }
+
+// valueWeight is about what a parsed value takes beside its text, in bytes.
+const valueWeight = 128
+
+// Weight estimates on the high side how many bytes of memory the value takes
+// that Parse makes of b. It counts separators, also those inside texts.
+func Weight(b []byte) int64 {
+	values := 1
+	for _, c := range b {
+		switch c {
+		case ',', ':', '[', '{':
+			values++
+		}
+	}
+	return int64(len(b)) + valueWeight*int64(values)
+}

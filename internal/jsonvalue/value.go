@@ -31,6 +31,16 @@ const (
 	Object
 )
 
+var kindNames = [...]string{"null", "boolean", "number", "string", "array", "object"}
+
+// String names the kind as JSON does.
+func (k Kind) String() string {
+	if int(k) >= len(kindNames) {
+		return ""
+	}
+	return kindNames[k]
+}
+
 // Value is one JSON value. The zero Value is null.
 //
 // The contents live behind a function value because printers that follow

@@ -113,6 +113,9 @@ func (a Answer) CheckProblem(t testing.TB) {
 	if len(p.Errors) > 0 {
 		want["errors"], title = true, api.ValidationTitle
 	}
+	if p.Code != "" {
+		want["code"] = true
+	}
 	for name := range members {
 		if !want[name] {
 			t.Errorf("the answer is %s: unexpected member %s", a, name)

@@ -109,7 +109,7 @@ func (s *Server) end(t testing.TB) {
 func startNode(t testing.TB, o Options, database []string, log *Log) *node {
 	t.Helper()
 	settings := map[string]string{
-		"addr": "127.0.0.1:0", "data": o.Data, "environment": "test", "log.level": "debug", "drain.delay": "0s", "drain.timeout": "10s",
+		"addr": "127.0.0.1:0", "data": o.Data, "environment": "test", "log.level": "debug", "drain.delay": "0s", "drain.timeout": "5m",
 		"sandbox.level": "off",
 	}
 	maps.Copy(settings, o.Settings)

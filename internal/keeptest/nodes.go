@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/tokenkeep/tokenkeep/internal/admin"
 	"github.com/tokenkeep/tokenkeep/internal/server"
@@ -94,7 +93,7 @@ func (b *balancer) RoundTrip(r *http.Request) (*http.Response, error) {
 func client(t testing.TB, nodes []*node, c *chance) *http.Client {
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	t.Cleanup(transport.CloseIdleConnections)
-	out := &http.Client{Transport: transport, Timeout: 30 * time.Second}
+	out := &http.Client{Transport: transport}
 	if len(nodes) > 1 {
 		b := &balancer{RoundTripper: transport, chance: c}
 		for _, n := range nodes {

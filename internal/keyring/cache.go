@@ -67,6 +67,15 @@ func (c *lru[K, V]) put(key K, value V, before uint64) V {
 	return value
 }
 
+// clear forgets every value.
+func (c *lru[K, V]) clear() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.dropped++
+	c.order.Init()
+	clear(c.items)
+}
+
 // drop forgets every value whose key is chosen.
 func (c *lru[K, V]) drop(chosen func(K) bool) {
 	c.mu.Lock()

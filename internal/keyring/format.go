@@ -26,7 +26,7 @@ const (
 	setLabel         = "tokenkeep keyset 1"
 	epochKeyLabel    = "tokenkeep epoch key 1"
 	checkLabel       = "tokenkeep check 1"
-	fingerprintLabel = "tokenkeep fingerprint 1"
+	fingerprintLabel = "tokenkeep fingerprint 2"
 	indexLabel       = "tokenkeep index 1"
 	keyLabel         = "tokenkeep key 1"
 	holderLabel      = "tokenkeep key holder 1"

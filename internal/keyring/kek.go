@@ -122,7 +122,7 @@ func (r *Ring) rewrap(ctx context.Context, tenant string) (n int, err error) {
 // that nothing is wrapped by it: ErrInUse otherwise, and for the primary one.
 // Backups made before the rotation need the old key: whoever drops it keeps a
 // copy for as long as they keep those.
-func (r *Ring) DropKEK(ctx context.Context, id string, drop func(id string) error) error {
+func (r *Ring) DropKEK(ctx context.Context, id string, drop func(ctx context.Context, id string) error) error {
 	if id == r.kms.Primary() {
 		return fmt.Errorf("%w: it is the primary one", ErrInUse)
 	}
@@ -153,5 +153,5 @@ func (r *Ring) DropKEK(ctx context.Context, id string, drop func(id string) erro
 	if uses > 0 {
 		return fmt.Errorf("%w: it wraps %d keysets", ErrInUse, uses)
 	}
-	return drop(id)
+	return drop(ctx, id)
 }

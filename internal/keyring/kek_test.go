@@ -16,7 +16,7 @@ import (
 func (w *world) newKEK() (old string) {
 	w.t.Helper()
 	old = w.local.Primary()
-	if _, err := w.local.Rotate(); err != nil {
+	if _, err := w.local.Rotate(w.t.Context()); err != nil {
 		w.t.Fatal(err)
 	}
 	return old
@@ -41,7 +41,7 @@ func TestRotateKEKWrapsEverythingAnewAndChangesNoValue(t *testing.T) {
 	destroyed := w.tenant()
 	w.destroy(destroyed)
 	sealed := mustSeal(t, w.keys(tenants[0]), "r", "f", "a value")
-	fingerprint := w.keys(tenants[0]).Fingerprint("card", []byte("v"))
+	before := fingerprint(w.keys(tenants[0]), "card", "v")
 	old := w.newKEK()
 	var progress []int
 	if err := w.ring.RotateKEK(t.Context(), func(n int) { progress = append(progress, n) }); err != nil {
@@ -67,7 +67,7 @@ func TestRotateKEKWrapsEverythingAnewAndChangesNoValue(t *testing.T) {
 	if got, err := keys.Open("r", "f", sealed); err != nil || string(got) != "a value" {
 		t.Errorf("Open = %q, %v", got, err)
 	}
-	if string(keys.Fingerprint("card", []byte("v"))) != string(fingerprint) {
+	if string(fingerprint(keys, "card", "v")) != string(before) {
 		t.Error("the fingerprint changed")
 	}
 }
@@ -75,7 +75,7 @@ func TestRotateKEKWrapsEverythingAnewAndChangesNoValue(t *testing.T) {
 func TestAnOldKEKIsNotDroppedWhileItIsNeeded(t *testing.T) {
 	w := newWorld(t)
 	one, two := w.tenant(), w.tenant()
-	dropped := func(string) error { t.Error("the key was dropped"); return nil }
+	dropped := func(context.Context, string) error { t.Error("the key was dropped"); return nil }
 	if err := w.ring.DropKEK(t.Context(), w.local.Primary(), dropped); !errors.Is(err, keyring.ErrInUse) {
 		t.Errorf("DropKEK of the primary = %v, want ErrInUse", err)
 	}
@@ -102,7 +102,7 @@ func TestAnOldKEKIsNotDroppedWhileItIsNeeded(t *testing.T) {
 	if err := w.ring.RotateKEK(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.ring.DropKEK(t.Context(), old, func(string) error { return errKilled }); !errors.Is(err, errKilled) {
+	if err := w.ring.DropKEK(t.Context(), old, func(context.Context, string) error { return errKilled }); !errors.Is(err, errKilled) {
 		t.Errorf("DropKEK = %v, want the error of drop", err)
 	}
 	if err := w.store.AllTenants().PutSetting(t.Context(), checkSetting, []byte{}); err != nil {
@@ -159,7 +159,7 @@ func TestDropKEKReportsWhatItCouldNotFindOut(t *testing.T) {
 	}
 	for n := 0; ; n++ {
 		w.watch().from(failAt(n))
-		err := w.ring.DropKEK(t.Context(), old, func(string) error { return nil })
+		err := w.ring.DropKEK(t.Context(), old, func(context.Context, string) error { return nil })
 		if w.watch().count("") <= n {
 			if err != nil {
 				t.Errorf("DropKEK = %v, though nothing failed", err)

@@ -13,39 +13,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
 
-// KMS wraps and unwraps keysets with key-encryption keys that never leave it.
-// Package kmstest checks an implementation against these words. Its methods
-// are safe for concurrent use.
-type KMS interface {
-	// Primary returns the id of the key that Wrap uses: 1 to 255 printable
-	// ASCII characters, not secret, the same for as long as the key exists. It
-	// does no I/O.
-	Primary() string
-
-	// Wrap encrypts up to 4 KiB, bound to the associated data, and returns the
-	// id of the key that it used.
-	Wrap(ctx context.Context, plaintext, associated []byte) (wrapped []byte, id string, err error)
-
-	// Unwrap returns what was wrapped with the key of that id and with the same
-	// associated data. It returns ErrNoKEK when it does not have the key,
-	// ErrUnwrap when the key does not open the bytes, and other errors when it
-	// cannot tell.
-	Unwrap(ctx context.Context, id string, wrapped, associated []byte) ([]byte, error)
-}
-
 // What the keyring reports.
 var (
-	// ErrUnwrap says that a KMS does not have the key, or that the key does not
-	// open the bytes.
-	ErrUnwrap = errors.New("keyring: the key-encryption key does not open this")
-	// ErrNoKEK is an ErrUnwrap that says that a KMS does not have the key: another
-	// server may, whose key file has to come here.
-	ErrNoKEK = fmt.Errorf("%w: this server does not have the key-encryption key: put the key file of the server that does in the place of its own", ErrUnwrap)
 	// ErrWrongKEK says that this installation was made with another
 	// key-encryption key than the one that was configured.
 	ErrWrongKEK = errors.New("keyring: this is not the key-encryption key of this installation")
@@ -97,6 +72,13 @@ type Options struct {
 	Requests time.Duration
 	// Wait pauses a rotation; nil means a timer.
 	Wait func(ctx context.Context, d time.Duration) error
+	// Missing is called, at most once a second, with the id of a key-encryption
+	// key that something is wrapped with and that the KMS does not have; nil
+	// means nothing is called.
+	Missing func(id string)
+	// Later lets Open succeed while the KMS is not reachable. No key of a tenant
+	// is used before the KMS has proved that it holds the right key; see Prove.
+	Later bool
 }
 
 // Ring hands out the keys of tenants. Its methods are safe for concurrent use.
@@ -107,6 +89,8 @@ type Ring struct {
 	wait     func(context.Context, time.Duration) error
 	cacheFor time.Duration
 	requests time.Duration
+	missing  missing
+	proven   atomic.Bool // the KMS opened the check value
 
 	tenants *lru[string, *Keys]
 	loads   flights[string, *Keys]
@@ -116,7 +100,7 @@ type Ring struct {
 
 // Open returns the ring of an installation. On an empty store it leaves a
 // check value behind; from then on it returns ErrWrongKEK for a KMS that does
-// not open it, before a single key of a tenant is touched.
+// not open it, before a single key of a tenant is used.
 func Open(ctx context.Context, kms KMS, s store.Store, o Options) (*Ring, error) {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -131,14 +115,37 @@ func Open(ctx context.Context, kms KMS, s store.Store, o Options) (*Ring, error)
 		o.Wait = pause
 	}
 	r := &Ring{
-		kms: kms, store: s, now: o.Now, wait: o.Wait, cacheFor: o.CacheFor, requests: o.Requests,
+		kms: kms, store: s, now: o.Now, wait: o.Wait, cacheFor: o.CacheFor, requests: o.Requests, missing: missing{report: o.Missing},
 		tenants: newLRU[string, *Keys](o.CacheTenants),
 		epochs:  newLRU[epochID, *EpochKey](4 * o.CacheTenants),
 	}
-	if err := r.check(ctx); err != nil {
+	if err := r.Prove(ctx); err != nil && !(o.Later && IsKMSDown(err)) {
 		return nil, err
 	}
 	return r, nil
+}
+
+// Prove makes sure that the KMS holds the key-encryption key of this
+// installation. It does nothing once that was seen. An error for which
+// IsKMSDown holds says that it could not be found out; ErrWrongKEK is final.
+func (r *Ring) Prove(ctx context.Context) error {
+	if r.proven.Load() {
+		return nil
+	}
+	if err := r.check(ctx); err != nil {
+		return err
+	}
+	r.proven.Store(true)
+	return nil
+}
+
+// Proven reports whether the KMS has proved that it holds the right key.
+func (r *Ring) Proven() bool { return r.proven.Load() }
+
+// ForgetAll drops every key from memory: from then on the KMS is asked again.
+func (r *Ring) ForgetAll() {
+	r.tenants.clear()
+	r.epochs.clear()
 }
 
 // checkSetting names the installation's check value: a constant, wrapped.

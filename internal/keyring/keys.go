@@ -110,26 +110,25 @@ func (k *Keys) Open(record, field string, sealed []byte) ([]byte, error) {
 	return nil, &OpenError{Record: record, Field: field}
 }
 
-// Fingerprint returns 32 bytes that are equal for equal values of a kind
-// within the tenant, for ever, and tell nothing else to those without the key.
-func (k *Keys) Fingerprint(kind string, value []byte) []byte {
-	sum := sha256.Sum256(value)
-	return k.fingerprintOf(kind, sum[:])
+// Fingerprinted says what a fingerprint is taken of, beside the value.
+type Fingerprinted struct {
+	Type       string // of the token
+	JSONType   string // of its data: "1" and 1 are different data
+	Expression []byte // that gave the value, in its canonical form
 }
 
-// FingerprintFrom is Fingerprint of all that write writes: a large value need
-// not stand in memory as a whole.
-func (k *Keys) FingerprintFrom(kind string, write func(io.Writer) error) ([]byte, error) {
-	sum := sha256.New()
-	if err := write(sum); err != nil {
+// Fingerprint returns 32 bytes that are equal, within the tenant and for ever,
+// when the same expression gave the same value for data of the same type. They
+// tell nothing else to anyone without the key. write writes the value: a large
+// one is never held whole.
+func (k *Keys) Fingerprint(of Fingerprinted, write func(io.Writer) error) ([]byte, error) {
+	value := sha256.New()
+	if err := write(value); err != nil {
 		return nil, err
 	}
-	return k.fingerprintOf(kind, sum.Sum(nil)), nil
-}
-
-func (k *Keys) fingerprintOf(kind string, sum []byte) []byte {
-	input := bind(fingerprintLabel, k.tenant, kind, string(sum))
-	return must(k.current.Load().fingerprint.ComputePrimaryPRF(input, fingerprintSize))
+	expression := sha256.Sum256(of.Expression)
+	input := bind(fingerprintLabel, k.tenant, of.Type, of.JSONType, string(expression[:]), string(value.Sum(nil)))
+	return must(k.current.Load().fingerprint.ComputePrimaryPRF(input, fingerprintSize)), nil
 }
 
 // IndexTerm returns the 16 bytes under which a folded value of a field is found.

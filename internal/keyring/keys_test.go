@@ -106,12 +106,15 @@ func TestHashesDependOnEverythingThatTheyShould(t *testing.T) {
 		sum  []byte
 		size int
 	}
+	card := keyring.Fingerprinted{Type: "card", JSONType: "object", Expression: []byte("e")}
 	hashes := []hash{
-		{"fingerprint", one.Fingerprint("card", []byte("v")), 32},
-		{"fingerprint of another value", one.Fingerprint("card", []byte("w")), 32},
-		{"fingerprint of nothing", one.Fingerprint("card", nil), 32},
-		{"fingerprint of another kind", one.Fingerprint("bank", []byte("v")), 32},
-		{"fingerprint of another tenant", two.Fingerprint("card", []byte("v")), 32},
+		{"fingerprint", taken(one, card, "v"), 32},
+		{"fingerprint of another value", taken(one, card, "w"), 32},
+		{"fingerprint of nothing", taken(one, card, ""), 32},
+		{"fingerprint of another type", taken(one, keyring.Fingerprinted{Type: "bank", JSONType: "object", Expression: []byte("e")}, "v"), 32},
+		{"fingerprint of another JSON type", taken(one, keyring.Fingerprinted{Type: "card", JSONType: "string", Expression: []byte("e")}, "v"), 32},
+		{"fingerprint of another expression", taken(one, keyring.Fingerprinted{Type: "card", JSONType: "object", Expression: []byte("f")}, "v"), 32},
+		{"fingerprint of another tenant", taken(two, card, "v"), 32},
 		{"index term", one.IndexTerm("data", "v"), 16},
 		{"index term of another value", one.IndexTerm("data", "w"), 16},
 		{"index term of another field", one.IndexTerm("datav", ""), 16},
@@ -135,9 +138,9 @@ func TestHashesDependOnEverythingThatTheyShould(t *testing.T) {
 		}
 		seen[start] = h.name
 	}
-	if !bytes.Equal(hashes[0].sum, one.Fingerprint("card", []byte("v"))) ||
-		!bytes.Equal(hashes[5].sum, one.IndexTerm("data", "v")) ||
-		!bytes.Equal(hashes[9].sum, one.HashKey(secret.NewText("v"))) {
+	if !bytes.Equal(hashes[0].sum, taken(one, card, "v")) ||
+		!bytes.Equal(hashes[7].sum, one.IndexTerm("data", "v")) ||
+		!bytes.Equal(hashes[11].sum, one.HashKey(secret.NewText("v"))) {
 		t.Error("the same value gave another hash")
 	}
 }
@@ -146,15 +149,16 @@ func TestAFingerprintInPiecesIsThatOfTheWhole(t *testing.T) {
 	w := newWorld(t)
 	keys := w.keys(w.tenant())
 	value := strings.Repeat("a long value", 1000)
-	got, err := keys.FingerprintFrom("token", func(to io.Writer) error {
-		_, err := io.Copy(to, strings.NewReader(value))
+	of := keyring.Fingerprinted{Type: "token", JSONType: "string"}
+	got, err := keys.Fingerprint(of, func(to io.Writer) error {
+		_, err := io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{strings.NewReader(value)}, make([]byte, 7))
 		return err
 	})
-	if want := keys.Fingerprint("token", []byte(value)); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("FingerprintFrom = %x, %v, want %x", got, err, want)
+	if want := taken(keys, of, value); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("Fingerprint in pieces = %x, %v, want %x", got, err, want)
 	}
-	if _, err := keys.FingerprintFrom("token", func(io.Writer) error { return errKilled }); !errors.Is(err, errKilled) {
-		t.Errorf("FingerprintFrom = %v, want the writer's error", err)
+	if _, err := keys.Fingerprint(of, func(io.Writer) error { return errKilled }); !errors.Is(err, errKilled) {
+		t.Errorf("Fingerprint = %v, want the writer's error", err)
 	}
 }
 

@@ -2,6 +2,7 @@ package keyring
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/tink-crypto/tink-go/v2/aead"
@@ -47,6 +48,9 @@ func (r *Ring) NewTenant(ctx context.Context, tenant string) ([]store.Keyset, er
 	if tenant == "" {
 		return nil, store.ErrNoTenant
 	}
+	if err := r.Prove(ctx); err != nil {
+		return nil, err
+	}
 	now := store.At(r.now())
 	sets := make([]store.Keyset, 0, len(purposes))
 	for _, p := range purposes {
@@ -77,11 +81,18 @@ func (r *Ring) unwrapSet(ctx context.Context, tenant string, row store.Keyset) (
 	if len(row.Wrapped) == 0 || row.Wrapped[0] != formatSet {
 		return nil, fmt.Errorf("keyring: unwrap %s keys: %w", row.Purpose, ErrDamaged)
 	}
+	if err := r.Prove(ctx); err != nil {
+		return nil, err
+	}
 	a := &kmsAEAD{kms: r.kms, id: row.KEK}
 	keys, err := keyset.ReadWithContext(ctx, &wrappedKeys{bytes: row.Wrapped[1:]}, a, bind(setLabel, tenant, row.Purpose))
 	clear(a.plaintext) // the serialized keys; Tink has made its own copies
 	if err != nil {
-		return nil, fmt.Errorf("keyring: unwrap %s keys: %w", row.Purpose, a.cause(err))
+		err = a.cause(err)
+		if errors.Is(err, ErrNoKEK) {
+			r.missing.tell(row.KEK, r.now())
+		}
+		return nil, fmt.Errorf("keyring: unwrap %s keys: %w", row.Purpose, err)
 	}
 	return keys, nil
 }

@@ -23,7 +23,7 @@ func TestRotateTenantSealsEverythingAnew(t *testing.T) {
 	w.fill(tenant, 60, 30)
 	w.fill(other, 3, 1)
 	keys := w.keys(tenant)
-	old, fingerprint := keys.Primary(), keys.Fingerprint("card", []byte("v"))
+	old, before := keys.Primary(), fingerprint(keys, "card", "v")
 	cvc, _ := w.sealCVC(tenant)
 
 	var phases []keyring.Phase
@@ -60,7 +60,7 @@ func TestRotateTenantSealsEverythingAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.readable(tenant, fresh)
-	if string(fresh.Fingerprint("card", []byte("v"))) != string(fingerprint) {
+	if string(fingerprint(fresh, "card", "v")) != string(before) {
 		t.Error("the fingerprint changed")
 	}
 	if err := w.openCVC(w.open(keyring.Options{}), tenant, cvc); err != nil {
@@ -73,6 +73,36 @@ func TestRotateTenantSealsEverythingAnew(t *testing.T) {
 		t.Errorf("Status of the other tenant = %+v, want it untouched", status)
 	}
 	w.readable(other, w.keys(other))
+}
+
+// A rotation computes no fingerprints and terms, so it says nothing new of them.
+func TestARotationLeavesTheFormOfDerivedValuesAsItIs(t *testing.T) {
+	w := newWorld(t)
+	tenant := w.tenant()
+	w.fill(tenant, 60, 0)
+	if err := w.ring.RotateTenant(t.Context(), tenant, nil); err != nil {
+		t.Fatalf("RotateTenant = %v", err)
+	}
+	var want []store.TokenRef
+	w.update(tenant, func(tx store.Tx) error {
+		want = nil
+		for i := range 60 {
+			row, err := tx.Token(t.Context(), fmt.Sprintf("token-%03d", i))
+			if err != nil {
+				return err
+			}
+			if row.Version != 2 || row.Derived != (i%2 == 0) {
+				t.Errorf("%s has version %d, Derived %t; want 2, %t", row.ID, row.Version, row.Derived, i%2 == 0)
+			}
+			if i%2 != 0 {
+				want = append(want, store.TokenRef{Tenant: tenant, ID: row.ID})
+			}
+		}
+		return nil
+	})
+	if got, err := w.store.AllTenants().OutdatedTokens(t.Context(), "", 0, 100); err != nil || !slices.Equal(got, want) {
+		t.Errorf("OutdatedTokens = %v, %v, want %v", got, err, want)
+	}
 }
 
 func TestTheOldKeyIsDestroyed(t *testing.T) {

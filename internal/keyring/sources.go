@@ -24,6 +24,8 @@ const (
 	FieldParcelShortLived = "parcel.short-lived"
 	// FieldTokenCursor is of places in lists, which callers keep and rows never do.
 	FieldTokenCursor = "token.cursor"
+	// FieldLogCursor is of positions in the log, likewise.
+	FieldLogCursor = "log.cursor"
 )
 
 // sources lists the rows that hold values under a tenant's data key. Rotation

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/tokenkeep/tokenkeep/internal/store"
 )
 
 // TenantStatus says which keys a tenant has and what still needs them.
@@ -31,7 +33,8 @@ type DataKey struct {
 }
 
 // Status calls each with the state of every tenant, in the order of their ids.
-// For a tenant whose rotation is not finished it looks at every value.
+// It asks the KMS only about tenants whose rotation is not finished, and for
+// those it also looks at every value.
 func (r *Ring) Status(ctx context.Context, each func(TenantStatus) error) error {
 	return r.eachTenant(ctx, func(tenant string) error {
 		status, err := r.status(ctx, tenant)
@@ -43,15 +46,26 @@ func (r *Ring) Status(ctx context.Context, each func(TenantStatus) error) error 
 }
 
 func (r *Ring) status(ctx context.Context, tenant string) (TenantStatus, error) {
-	sets, err := r.load(ctx, tenant, nil)
-	if err != nil {
-		return TenantStatus{}, err
-	}
 	status := TenantStatus{Tenant: tenant}
-	if status.Rotation, err = r.rotation(ctx, tenant); err != nil {
-		return TenantStatus{}, err
+	var rows []store.Keyset
+	var row store.Tenant
+	err := r.store.View(ctx, tenant, func(tx store.Tx) (err error) {
+		if rows, err = tx.Keysets(ctx); err != nil {
+			return err
+		}
+		if row, err = tx.TenantRow(ctx); err != nil {
+			return err
+		}
+		status.Rotation, err = readRotation(ctx, tx)
+		return err
+	})
+	if err != nil {
+		return TenantStatus{}, fmt.Errorf("keyring: read the state of keys: %w", err)
 	}
-	for _, row := range sets.rows {
+	if len(rows) == 0 {
+		return TenantStatus{}, ErrNoKeys
+	}
+	for _, row := range rows {
 		if !slices.Contains(status.KEKs, row.KEK) {
 			status.KEKs = append(status.KEKs, row.KEK)
 		}
@@ -59,10 +73,30 @@ func (r *Ring) status(ctx context.Context, tenant string) (TenantStatus, error) 
 			status.Made = row.CreatedAt.Time()
 		}
 	}
+	// A tenant has one data key unless a rotation is under way, and that key
+	// sealed the tenant's own secrets.
+	switch key, err := KeyID(row.Secrets); {
+	case status.Rotation.Phase == Retired:
+		status.Data = []DataKey{{ID: status.Rotation.Key, Primary: true, Made: status.Rotation.Made.Time(), Values: -1}}
+		return status, nil
+	case status.Rotation.Phase == "" && err == nil:
+		status.Data = []DataKey{{ID: key, Primary: true, Made: status.Made, Values: -1}}
+		return status, nil
+	}
+	return status, r.countKeys(ctx, tenant, &status)
+}
+
+// countKeys opens a tenant's keyset and counts what is sealed with each of its
+// data keys.
+func (r *Ring) countKeys(ctx context.Context, tenant string, status *TenantStatus) error {
+	sets, err := r.load(ctx, tenant, nil)
+	if err != nil {
+		return err
+	}
 	var uses map[uint32]int64
 	if sets.data.Len() > 1 {
 		if uses, err = r.uses(ctx, tenant); err != nil {
-			return TenantStatus{}, err
+			return err
 		}
 	}
 	for _, info := range sets.data.KeysetInfo().GetKeyInfo() {
@@ -78,7 +112,31 @@ func (r *Ring) status(ctx context.Context, tenant string) (TenantStatus, error) 
 		}
 		status.Data = append(status.Data, key)
 	}
-	return status, nil
+	return nil
+}
+
+// OpenKeys opens the keysets of every tenant, all of them with the KMS.
+func (r *Ring) OpenKeys(ctx context.Context) error {
+	return r.eachTenant(ctx, func(tenant string) error {
+		_, err := r.load(ctx, tenant, nil)
+		return err
+	})
+}
+
+// OldKEKs returns the key-encryption keys, other than the primary one, that
+// wrap something. It does not ask the KMS.
+func (r *Ring) OldKEKs(ctx context.Context) ([]string, error) {
+	var old []string
+	err := r.eachTenant(ctx, func(tenant string) error {
+		rows, err := r.keysets(ctx, tenant)
+		for _, row := range rows {
+			if row.KEK != r.kms.Primary() && !slices.Contains(old, row.KEK) {
+				old = append(old, row.KEK)
+			}
+		}
+		return err
+	})
+	return old, err
 }
 
 // uses counts the sealed values of a tenant by the key that they name, and the

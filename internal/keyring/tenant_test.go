@@ -29,7 +29,7 @@ func TestForAsksTheStoreNowAndThenAndTheKMSOnlyForWhatIsNew(t *testing.T) {
 		{"again after that", func() {}, 0, 0},
 		{"when the clock was set back", func() { w.clock.Advance(-time.Hour) }, 1, 0},
 		{"when the rows changed", func() {
-			if _, err := w.local.Rotate(); err != nil {
+			if _, err := w.local.Rotate(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if err := w.ring.RotateKEK(t.Context(), nil); err != nil {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -80,11 +81,25 @@ func (b *hexBytes) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
+// taken is the fingerprint of a value that is written at once.
+func taken(keys *keyring.Keys, of keyring.Fingerprinted, value string) []byte {
+	sum, _ := keys.Fingerprint(of, func(w io.Writer) error { // it never fails
+		_, err := io.WriteString(w, value)
+		return err
+	})
+	return sum
+}
+
+// fingerprint is that of data that is a string and is its own value.
+func fingerprint(keys *keyring.Keys, kind, value string) []byte {
+	return taken(keys, keyring.Fingerprinted{Type: kind, JSONType: "string", Expression: []byte("ED;")}, value)
+}
+
 // hash computes what a vector of hashes names.
 func hash(keys *keyring.Keys, v hashVector) []byte {
 	switch v.Function {
 	case "fingerprint":
-		return keys.Fingerprint(v.Kind, []byte(v.Value))
+		return fingerprint(keys, v.Kind, v.Value)
 	case "index":
 		return keys.IndexTerm(v.Kind, v.Value)
 	default:

@@ -162,7 +162,7 @@ func (w *world) fill(tenant string, tokens, applications int) {
 		for i := range tokens {
 			id := fmt.Sprintf("token-%03d", i)
 			token := store.Token{
-				ID: id, Type: "token", Containers: []string{"/general/high/"}, Version: 1,
+				ID: id, Type: "token", Containers: []string{"/general/high/"}, Version: 1, Derived: i%2 == 0,
 				CreatedAt: store.At(start.Add(time.Duration(i/3) * time.Second)), // some at the same instant
 				Data:      mustSeal(w.t, keys, id, keyring.FieldTokenData, "data of "+id),
 				Details:   mustSeal(w.t, keys, id, keyring.FieldTokenDetails, "details of "+id),

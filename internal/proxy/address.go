@@ -16,12 +16,16 @@ var (
 // queryKey is the name of the query parameter for the proxy key.
 func (s *Service) queryKey() string { return strings.ToLower(s.options.HeaderPrefix) + "-proxy-key" }
 
-// cutKeys takes the proxy keys out of a query and leaves everything else as it
-// was sent. A name in another case is no key, but is taken out all the same:
-// whoever wrote it meant one, and no destination is to see it.
-func (s *Service) cutKeys(query string) (rest string, keys []string) {
+// cutKeys takes the proxy keys out of the query of a call and leaves everything
+// else as it was sent, with the question mark in front. A name in another case
+// is no key, but is taken out all the same: it was meant as one, and no
+// destination is to see it.
+func (s *Service) cutKeys(in Incoming) (rest string, keys []string) {
+	if in.Query == "" && in.ForceQuery {
+		return "?", nil
+	}
 	var kept []string
-	for _, pair := range strings.Split(query, "&") {
+	for _, pair := range strings.Split(in.Query, "&") {
 		name, value, _ := strings.Cut(pair, "=")
 		name, err := url.QueryUnescape(name)
 		if err != nil || !strings.EqualFold(name, s.queryKey()) {
@@ -32,11 +36,15 @@ func (s *Service) cutKeys(query string) (rest string, keys []string) {
 			keys = append(keys, value)
 		}
 	}
-	return strings.Join(kept, "&"), keys
+	if rest = strings.Join(kept, "&"); rest != "" {
+		rest = "?" + rest
+	}
+	return rest, keys
 }
 
 // address is the URL of an outgoing request: path and query of the call behind
-// those of the destination, byte for byte.
+// those of the destination, byte for byte. The query begins with a question
+// mark unless it is empty.
 func address(base *url.URL, path, query string) (*url.URL, error) {
 	if err := checkPath(path); err != nil {
 		return nil, err
@@ -57,6 +65,8 @@ func address(base *url.URL, path, query string) (*url.URL, error) {
 	if u.EscapedPath() != raw { // it would be written in another way than it came
 		return nil, errPath
 	}
+	query, asked := strings.CutPrefix(query, "?")
+	u.ForceQuery = u.ForceQuery || asked // for a question mark alone
 	switch {
 	case base.RawQuery == "":
 		u.RawQuery = query

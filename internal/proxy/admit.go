@@ -30,10 +30,11 @@ var (
 	errNoTarget    = fault.New(fault.Invalid, "a proxy key or a destination is required")
 	errManyKeys    = fault.New(fault.Invalid, "more than one proxy key was sent")
 	errManyTargets = fault.New(fault.Invalid, "more than one destination was sent")
-	errDisabled    = fault.New(fault.Forbidden, "the tenant does not allow calls that name their own destination")
-	errAnonymous   = fault.New(fault.Forbidden, "the tenant does not allow detokenization without an API key")
-	errNoHolder    = fault.New(fault.Forbidden, "the application of this proxy can use no tokens")
 	errConnect     = fault.New(fault.Invalid, "CONNECT cannot be proxied")
+
+	errDisabled  = access.Refuse(access.TokenUse, fault.New(fault.Forbidden, "the tenant does not allow calls that name their own destination"))
+	errAnonymous = access.Refuse(access.TokenUse, fault.New(fault.Forbidden, "the tenant does not allow detokenization without an API key"))
+	errNoHolder  = access.Refuse(access.TokenUse, fault.New(fault.Forbidden, "the application of this proxy can use no tokens"))
 )
 
 // Incoming is a request to a proxy.
@@ -41,10 +42,12 @@ type Incoming struct {
 	Method string
 	Path   string // what follows /proxy, as it was sent: "" or from a slash on
 	Query  string // as it was sent, without the question mark
-	Header http.Header
-	Body   io.Reader // not nil
-	Length int64     // of the body; -1 when it is not known
-	Origin access.Origin
+	// ForceQuery reports that a question mark was sent with nothing after it.
+	ForceQuery bool
+	Header     http.Header
+	Body       io.Reader // not nil
+	Length     int64     // of the body; -1 when it is not known
+	Origin     access.Origin
 	// Authenticate finds the caller by the API key, if one is due.
 	Authenticate func() (access.Caller, error)
 }
@@ -57,11 +60,20 @@ type target struct {
 	id          string
 	tenant      string
 	destination *url.URL
-	query       string // of the call, without the proxy key
+	code        shaping
+	query       string // of the call, without the proxy key; "?" and what follows, or ""
 	anonymous   bool
 	caller      access.Caller  // of the log; for anonymous calls what they may do is asked when it matters
 	viewer      *access.Caller // who looks at a preview of the call; nil for a call
 	previewed   []token.Previewed
+}
+
+// about names the proxy in a refusal that names nothing else, once it is known.
+func (t target) about(err error) error {
+	if t.id == "" {
+		return err
+	}
+	return access.About(err, access.Entity{Type: audit.Proxy, ID: t.id})
 }
 
 // admit finds the proxy of a call and says whether the caller may call it. The
@@ -70,7 +82,7 @@ func (s *Service) admit(ctx context.Context, in Incoming) (t target, err error) 
 	if in.Method == http.MethodConnect {
 		return t, errConnect
 	}
-	query, keys := s.cutKeys(in.Query)
+	query, keys := s.cutKeys(in)
 	for _, key := range in.Header.Values(s.header(api.ProxyKey)) {
 		if key != "" {
 			keys = append(keys, key)
@@ -93,11 +105,11 @@ func (s *Service) admit(ctx context.Context, in Incoming) (t target, err error) 
 	if err != nil {
 		return t, err
 	}
-	return s.enter(in, t, p)
+	return s.enter(ctx, in, t, p)
 }
 
 // enter says whether the caller may call a proxy that was found.
-func (s *Service) enter(in Incoming, t target, p Proxy) (_ target, err error) {
+func (s *Service) enter(ctx context.Context, in Incoming, t target, p Proxy) (_ target, err error) {
 	t.proxy, t.id, t.tenant = p, p.ID, p.TenantID
 	if t.anonymous = !RequireAuth(p); t.anonymous {
 		// With nothing to detokenize nothing is asked: whoever has the key may call.
@@ -111,7 +123,10 @@ func (s *Service) enter(in Incoming, t target, p Proxy) (_ target, err error) {
 		return t, err
 	}
 	// The rules may be others than when the proxy was defined.
-	t.destination, err = s.destinations.Check(Destination(p))
+	if t.destination, err = s.destinations.Check(Destination(p)); err != nil {
+		return t, err
+	}
+	t.code, err = s.shapingOf(ctx, p)
 	return t, err
 }
 
@@ -173,20 +188,23 @@ func (s *Service) setting(ctx context.Context, tenant, name string) (on bool, er
 	return on, nil
 }
 
-// use takes the tokens of a call, or their masks for a preview. The call and
-// every token are in the log when it returns.
-func (s *Service) use(ctx context.Context, t *target, refs []expression.Reference) (*token.Used, error) {
+// use gathers the tokens of a call: their values, or for a preview what the
+// viewer may see of them. The call, or the preview, and every token are in the
+// log when it returns.
+func (s *Service) use(ctx context.Context, t *target, refs []expression.Reference) (used *token.Used, lookup expression.Lookup, err error) {
 	if t.anonymous && len(refs) > 0 {
 		if err := s.unmask(ctx, t); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	if t.viewer != nil {
-		used, list, err := s.tokens.Preview(ctx, *t.viewer, t.caller, refs)
-		t.previewed = list
-		return used, err
+		lookup, t.previewed, err = s.tokens.Preview(ctx, *t.viewer, t.caller, refs)
+		return nil, lookup, err
 	}
-	return s.tokens.Use(ctx, t.caller, token.User{Type: audit.Proxy, ID: t.id}, refs)
+	if used, err = s.tokens.Use(ctx, t.caller, token.User{Type: audit.Proxy, ID: t.id, Reactors: t.code.reactors}, refs); err != nil {
+		return nil, nil, err
+	}
+	return used, used.Lookup(), nil
 }
 
 // unmask finds what an anonymous caller may use: what the proxy's application

@@ -3,6 +3,7 @@ package proxy
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"errors"
 	"io"
 	"mime"
@@ -37,6 +38,7 @@ const (
 	xmlMedia
 	textMedia
 	multipartMedia
+	untypedMedia // as text, if it is text
 )
 
 // textTypes are texts whose names do not say so.
@@ -50,8 +52,11 @@ var textTypes = map[string]media{
 }
 
 // mediaOf says how a body of a content type is looked into. One without a type
-// is binary: nobody could say how a value is written into it.
+// is text if its bytes are; one whose type cannot be parsed is binary.
 func mediaOf(contentType string) (media, map[string]string) {
+	if strings.TrimSpace(contentType) == "" {
+		return untypedMedia, nil
+	}
 	name, params, err := mime.ParseMediaType(contentType)
 	if err != nil && name == "" {
 		return binaryMedia, nil
@@ -107,7 +112,7 @@ func contentEncoding(h http.Header) string {
 
 // read takes in the body of a call as far as it is looked into. Memory grows
 // with what has arrived, up to the bound.
-func (s *Service) read(in Incoming, h http.Header, transformed bool) (p payload, err error) {
+func (s *Service) read(ctx context.Context, in Incoming, t *target, h http.Header, transformed bool) (p payload, err error) {
 	if len(h.Values("Content-Type")) > 1 {
 		return p, errContentType
 	}
@@ -130,8 +135,18 @@ func (s *Service) read(in Incoming, h http.Header, transformed bool) (p payload,
 		limit = min(limit, maxTransform)
 	}
 	var buffer bytes.Buffer
-	if _, err := io.Copy(&buffer, io.LimitReader(in.Body, int64(limit)+1)); err != nil {
+	var to io.Writer = &buffer
+	if kind == untypedMedia && encoding == "" && !transformed {
+		to = &textWriter{buffer: &buffer}
+	}
+	charged := weighed{in.Body, func(n int64) error { return in.Origin.ChargeMemory(t.tenant, n) }}
+	if _, err := io.Copy(to, io.LimitReader(charged, int64(limit)+1)); errors.Is(err, errNotText) {
+		return payload{stream: io.MultiReader(&buffer, in.Body), length: in.Length}, nil
+	} else if err != nil {
 		return p, readFault(err)
+	}
+	if kind == untypedMedia && encoding == "gzip" && !transformed && !maybeGzippedText(buffer.Bytes(), limit) {
+		return payload{stream: io.MultiReader(&buffer, in.Body), length: in.Length}, nil
 	}
 	switch {
 	case buffer.Len() <= limit:
@@ -149,12 +164,18 @@ func (s *Service) read(in Incoming, h http.Header, transformed bool) (p payload,
 	}
 	plain := p.bytes
 	if encoding == "gzip" {
+		if err := charged.charge(readWeight * min(int64(limit), maxInflation*int64(len(plain)))); err != nil {
+			return p, err
+		}
 		if plain, err = inflate(p.bytes, limit); err != nil {
 			return p, err
 		}
 	}
 	if kind != binaryMedia {
-		if p.template, err = parse(kind, params, plain); err != nil {
+		if err := charged.charge(templateWeight * int64(len(plain))); err != nil {
+			return p, err
+		}
+		if p.template, err = parse(s.tokens.BodyBudget(ctx, s.options.MaxBody), kind, params, plain); err != nil {
 			return p, err
 		}
 	}
@@ -163,6 +184,29 @@ func (s *Service) read(in Incoming, h http.Header, transformed bool) (p payload,
 		p.bytes = plain
 	}
 	return p, nil
+}
+
+// What bodies are charged with, in bytes of memory for each byte.
+const (
+	readWeight     = 2    // while they are read into a buffer that grows
+	templateWeight = 3    // where they are looked into: the parts, and the body that is sent
+	maxInflation   = 1032 // how much gzip can compress
+)
+
+// weighed is a body whose bytes are charged as they arrive.
+type weighed struct {
+	io.Reader
+	charge func(bytes int64) error
+}
+
+func (w weighed) Read(p []byte) (int, error) {
+	n, err := w.Reader.Read(p)
+	if n > 0 {
+		if err := w.charge(readWeight * int64(n)); err != nil {
+			return 0, err
+		}
+	}
+	return n, err
 }
 
 // inflate decompresses a body, and no more of it than the limit.

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 
+	"github.com/tokenkeep/tokenkeep/internal/access"
 	"github.com/tokenkeep/tokenkeep/internal/definition"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/jsonvalue"
@@ -16,10 +17,16 @@ const (
 	memberRequireAuth = "require_auth"
 	memberRequest     = "request_transform"
 	memberResponse    = "response_transform"
+
+	memberRequestReactor  = "request_reactor_id"
+	memberResponseReactor = "response_reactor_id"
 )
 
 // transforms are the members that hold code.
 var transforms = []string{memberRequest, memberResponse}
+
+// reactors are the members that name a reactor, by the transform that it is.
+var reactors = map[string]string{memberRequest: memberRequestReactor, memberResponse: memberResponseReactor}
 
 // Key returns the key by which a proxy is called.
 func Key(p Proxy) string { return definition.Member(p.Contents, memberKey) }
@@ -28,8 +35,10 @@ func Key(p Proxy) string { return definition.Member(p.Contents, memberKey) }
 func Destination(p Proxy) string { return definition.Member(p.Contents, memberDestination) }
 
 // RequireAuth reports whether a proxy asks for an API key beside its own.
-func RequireAuth(p Proxy) bool {
-	v, _ := p.Contents.Get(memberRequireAuth)
+func RequireAuth(p Proxy) bool { return requireAuth(p.Contents) }
+
+func requireAuth(contents jsonvalue.Value) bool {
+	v, _ := contents.Get(memberRequireAuth)
 	return v.IsTrue()
 }
 
@@ -38,6 +47,18 @@ func RequestTransform(p Proxy) string { return code(p.Contents, memberRequest) }
 
 // ResponseTransform returns the code that shapes responses; "" for none.
 func ResponseTransform(p Proxy) string { return code(p.Contents, memberResponse) }
+
+// RequestReactor returns the id of the reactor that shapes requests; "" for none.
+func RequestReactor(p Proxy) string { return definition.Member(p.Contents, memberRequestReactor) }
+
+// ResponseReactor returns the id of the reactor that shapes responses; "" for none.
+func ResponseReactor(p Proxy) string { return definition.Member(p.Contents, memberResponseReactor) }
+
+// ShapesRequests reports whether code runs on requests.
+func ShapesRequests(p Proxy) bool { return RequestTransform(p) != "" || RequestReactor(p) != "" }
+
+// ShapesResponses reports whether code runs on responses.
+func ShapesResponses(p Proxy) bool { return ResponseTransform(p) != "" || ResponseReactor(p) != "" }
 
 func code(contents jsonvalue.Value, member string) string {
 	transform, _ := contents.Get(member)
@@ -52,7 +73,7 @@ func Configuration(p Proxy) jsonvalue.Value {
 
 // unserved are members of proxies elsewhere that change what goes out. A proxy
 // that seems to have them and does not would send what nobody wanted sent.
-var unserved = []string{"request_transforms", "response_transforms", "request_reactor_id", "response_reactor_id", "disable_detokenization"}
+var unserved = []string{"request_transforms", "response_transforms", "disable_detokenization"}
 
 const notServed = "is not supported here"
 
@@ -61,8 +82,8 @@ func says(v jsonvalue.Value) bool {
 	return v.IsTrue() || v.Len() > 0 || v.Kind() == jsonvalue.Number || v.Kind() == jsonvalue.String && v.Reveal() != ""
 }
 
-// draft reads a proxy from its wire form. What is wrong is noted in f; whether
-// code parses is asked elsewhere, as that takes time.
+// draft reads a proxy without its application from its wire form. What is wrong
+// is noted in f; whether code parses is checked elsewhere, as that takes time.
 func (s *Service) draft(f *fault.Fields, in jsonvalue.Value) definition.Draft {
 	var contents jsonvalue.Builder
 	name := definition.Text(f, in, definition.MemberName, definition.MemberName)
@@ -86,14 +107,26 @@ func (s *Service) draft(f *fault.Fields, in jsonvalue.Value) definition.Draft {
 			f.Add(member, notServed)
 		}
 	}
+	named := make(map[string]string)
 	for _, member := range transforms {
 		transform := definition.Object(f, in, member)
 		if kind := definition.Text(f, transform, "type", member+".type"); kind != "" && kind != definition.MemberCode {
 			f.Add(member+".type", notServed)
 		}
-		if code := definition.Text(f, transform, definition.MemberCode, member+"."+definition.MemberCode); code != "" {
+		code := definition.Text(f, transform, definition.MemberCode, member+"."+definition.MemberCode)
+		if code != "" {
 			contents.Add(member, definition.EmptyObject.With(definition.MemberCode, jsonvalue.NewString(code)))
 		}
+		reactor := reactors[member]
+		id := definition.Text(f, in, reactor, reactor)
+		if id == "" {
+			continue
+		}
+		if code != "" {
+			f.AddCode(reactor, "transform_mismatch", "must not be given beside code for the same transform")
+		}
+		contents.Add(reactor, jsonvalue.NewString(id))
+		named[reactor] = id
 	}
 	configuration := definition.WithoutNulls(definition.Object(f, in, definition.MemberConfiguration))
 	if configuration.IsNull() {
@@ -101,28 +134,53 @@ func (s *Service) draft(f *fault.Fields, in jsonvalue.Value) definition.Draft {
 	}
 	definition.CheckConfiguration(f, configuration)
 	contents.Add(definition.MemberConfiguration, configuration)
-	return definition.Draft{
-		Name: name, ApplicationID: definition.Application(f, in), Contents: contents.Value(),
-	}
+	return definition.Draft{Name: name, Contents: contents.Value(), Reactors: named}
 }
 
-// checked is draft with its code parsed.
-func (s *Service) checked(ctx context.Context, in jsonvalue.Value) (definition.Draft, error) {
+// checkReactors refuses callers who could not read the reactors that a proxy
+// names: who decides what a proxy sends where gets what their code makes of their
+// configuration.
+func checkReactors(c access.Caller, d definition.Draft) error {
+	if len(d.Reactors) == 0 {
+		return nil
+	}
+	return c.Require(access.ReactorRead)
+}
+
+// checked is draft with its application, and with its code parsed.
+func (s *Service) checked(ctx context.Context, c access.Caller, in jsonvalue.Value) (definition.Draft, definition.Choice, error) {
 	if in.Kind() != jsonvalue.Object {
-		return definition.Draft{}, definition.ErrNotObject
+		return definition.Draft{}, definition.Choice{}, definition.ErrNotObject
 	}
 	var f fault.Fields
-	d := s.draft(&f, in)
-	if err := s.checkCode(ctx, &f, d.Contents); err != nil {
-		return d, err
+	choice := definition.Application(&f, in)
+	d := s.draft(&f, in).Named(choice)
+	if err := checkReactors(c, d); err != nil {
+		return d, choice, err
 	}
-	return d, f.Err()
+	if err := s.checkCode(ctx, &f, c.Tenant(), d.Contents); err != nil {
+		return d, choice, err
+	}
+	return d, choice, f.Err()
 }
 
-func (s *Service) checkCode(ctx context.Context, f *fault.Fields, contents jsonvalue.Value) error {
+// checkRemoval refuses to take the application away from a proxy without
+// require_auth unless "application": null is written out. Anyone who has the
+// key of such a proxy can use the tokens that its application may use, and every
+// token of the tenant when it has none: a field that was forgotten must not do
+// that.
+func checkRemoval(f *fault.Fields, old Proxy, next definition.Draft, choice definition.Choice) {
+	if old.ApplicationID == "" || next.ApplicationID != "" || requireAuth(next.Contents) || choice.Removed {
+		return
+	}
+	f.AddCode("application", "application_required",
+		"is required for a proxy with require_auth false that has one: send application_id to keep it, or application as null to remove it")
+}
+
+func (s *Service) checkCode(ctx context.Context, f *fault.Fields, tenant string, contents jsonvalue.Value) error {
 	for _, member := range transforms {
 		if code := code(contents, member); code != "" {
-			if err := s.scripts.Check(ctx, f, member+"."+definition.MemberCode, code, definition.MaxCode); err != nil {
+			if err := s.scripts.Check(ctx, f, tenant, member+"."+definition.MemberCode, code, definition.MaxCode); err != nil {
 				return err
 			}
 		}
@@ -132,7 +190,7 @@ func (s *Service) checkCode(ctx context.Context, f *fault.Fields, contents jsonv
 
 // checkedPatch parses the code in a patch. An empty transform means none there
 // too, where a merge of nothing would otherwise change nothing.
-func (s *Service) checkedPatch(ctx context.Context, patch jsonvalue.Value) (jsonvalue.Value, error) {
+func (s *Service) checkedPatch(ctx context.Context, tenant string, patch jsonvalue.Value) (jsonvalue.Value, error) {
 	var f fault.Fields
 	var code jsonvalue.Builder
 	for _, member := range transforms {
@@ -144,7 +202,7 @@ func (s *Service) checkedPatch(ctx context.Context, patch jsonvalue.Value) (json
 			code.Add(member, transform)
 		}
 	}
-	if err := s.checkCode(ctx, &f, code.Value()); err != nil {
+	if err := s.checkCode(ctx, &f, tenant, code.Value()); err != nil {
 		return patch, err
 	}
 	return patch, f.Err()

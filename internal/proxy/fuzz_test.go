@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/tokenkeep/tokenkeep/internal/proxy"
@@ -20,7 +21,7 @@ var medias = []string{
 // FuzzValues holds that a value arrives as it is in every kind of body, read
 // back as a destination reads it.
 func FuzzValues(f *testing.F) {
-	for _, s := range []string{card, `"\{{x}}<&>]]>`, "a\r\n--B\r\n", "é漢\x00\x01", "%7B%7B+&=;", "\u2028{{ token: x }}", "\xf0\x9d\x84\x9e"} {
+	for _, s := range []string{card, `"\{{x}}<&>]]>`, "a\r\n--B\r\n", "é漢\x00\x01", "%7B%7B+&=;", "\u2028{{ token: x }}", "]]>", "]]", "]>", ">", "]]]]><![CDATA[>", "<!--", "\xf0\x9d\x84\x9e"} {
 		f.Add(s)
 	}
 	w := newWorld(f)
@@ -59,6 +60,17 @@ func FuzzValues(f *testing.F) {
 		} else if !ok && !strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r >= 0xfffe }) {
 			t.Errorf("XML did not arrive: %s", got)
 		}
+		got, ok = take(medias[2], "<a><!--{{"+id+"}}--><![CDATA[]{{"+id+"}}>]]><![CDATA[{{"+id+"}}{{"+id+"}}]]></a>")
+		var text struct {
+			Text string `xml:",chardata"`
+		}
+		lines := strings.NewReplacer("\r\n", "\n", "\r", "\n") // as XML reads them
+		want := lines.Replace("]"+value+">") + lines.Replace(value+value)
+		if err := xml.Unmarshal([]byte(got), &text); ok && !strings.Contains(value, "-") && (err != nil || text.Text != want) {
+			t.Errorf("CDATA arrived as %q: %v, want %q", got, err, want)
+		} else if !ok && !strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r >= 0xfffe }) {
+			t.Errorf("CDATA did not arrive: %s", got)
+		}
 		got, ok = take(medias[4], "--B\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n{{"+id+"}}\r\n--B--\r\n")
 		if !ok {
 			if !strings.Contains(value, "--B") {
@@ -81,6 +93,10 @@ func FuzzBodies(f *testing.F) {
 		f.Add(i, "a=%7B{<id>}}&b=\\u007b\\u007B<id>}}", 9)
 		f.Add(i, "--B\r\n\r\n{{<id>}}\r\n--B\r\nContent-Disposition: form-data; filename=x\r\n\r\n{{\r\n--B--", 20)
 	}
+	f.Add(2, `<!DOCTYPE a [<!ENTITY b "<![CDATA[{{<id>}}]]>">]><a b='{{<id>}}'><!-- <![CDATA[{{<id>}}]]> --><?p <![CDATA[{{<id>}} ?><![CDATA[{{<id>}}]]></a>`, 30)
+	f.Add(2, "<a><![CDATA[{{<id> | json: &quot;}}&quot; }}", 12)
+	f.Add(6, "é漢\u0085{{<id>}}\xe2\x82", 1)
+	f.Add(6, "{{<id>}}\xe2\x28\x00", 40)
 	w := newWorld(f)
 	id := w.token(card)
 	p := w.define(`{"name":"p","destination_url":"https://psp.example"}`)
@@ -96,6 +112,10 @@ func FuzzBodies(f *testing.F) {
 		whole := proxy.Finds(media, []byte(body))
 		if pieces := proxy.Finds(media, []byte(body[:at]), []byte(body[at:])); pieces != whole {
 			t.Errorf("Finds in two pieces = %t, in one %t", pieces, whole)
+		}
+		isText := utf8.ValidString(body) && !strings.ContainsFunc(body, func(r rune) bool { return unicode.IsControl(r) && !strings.ContainsRune("\t\r\n", r) })
+		if got, cut := proxy.Texts([]byte(body)), proxy.Texts([]byte(body[:at]), []byte(body[at:])); got != isText || cut != isText {
+			t.Errorf("Texts = %t, in two pieces %t, want %t", got, cut, isText)
 		}
 		if (fills || err != nil) && !whole {
 			t.Errorf("an expression is evaluated that a stream would not notice")

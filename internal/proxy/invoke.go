@@ -39,11 +39,11 @@ type Answer struct {
 func (s *Service) Invoke(ctx context.Context, in Incoming) (*Answer, access.Caller, error) {
 	t, err := s.admit(ctx, in)
 	if err != nil {
-		return nil, t.caller, err
+		return nil, t.caller, t.about(err)
 	}
 	out, err := s.prepare(ctx, in, &t)
 	if err != nil {
-		return nil, t.caller, err
+		return nil, t.caller, t.about(err)
 	}
 	answer, err := s.send(ctx, &t, out)
 	return answer, t.caller, err
@@ -55,19 +55,19 @@ type outgoing struct {
 	url    *url.URL
 	header http.Header
 	body   payload
-	used   *token.Used
+	used   *token.Used // nil for a preview
 }
 
 // prepare makes the outgoing request of a call: everything but sending it. For
-// a preview it is the same request with masks in place of values, as it is
-// before its transform.
+// a preview it is the same request with masks and placeholders in place of
+// values, as it is before its transform.
 func (s *Service) prepare(ctx context.Context, in Incoming, t *target) (out outgoing, err error) {
 	out.method, out.header = in.Method, s.forwarded(in)
 	if out.url, err = address(t.destination, in.Path, t.query); err != nil {
 		return out, err
 	}
-	shaped := RequestTransform(t.proxy) != ""
-	if out.body, err = s.read(in, out.header, shaped); err != nil {
+	shaped := t.code.request != nil
+	if out.body, err = s.read(ctx, in, t, out.header, shaped); err != nil {
 		return out, err
 	}
 	if err := s.detokenize(ctx, t, &out); err != nil {
@@ -77,21 +77,22 @@ func (s *Service) prepare(ctx context.Context, in Incoming, t *target) (out outg
 		out.header.Del("Content-Encoding")
 	}
 	if shaped && t.viewer == nil {
-		query := t.query
-		if query != "" {
-			query = "?" + query
-		}
 		var args jsonvalue.Builder
 		args.Add("method", jsonvalue.NewString(in.Method))
 		args.Add("path", jsonvalue.NewString(in.Path))
-		args.Add("query", jsonvalue.NewString(query))
-		m, err := s.transform(ctx, t, entryRequest, message{out.header, out.body.bytes}, args.Value(), out.used)
+		args.Add("query", jsonvalue.NewString(t.query))
+		m, err := s.transform(ctx, t, t.code.request, message{out.header, out.body.bytes}, args.Value(), out.used)
 		if err != nil {
 			return out, err
 		}
 		out.header, out.body.bytes = m.header, m.body
 	}
-	if ResponseTransform(t.proxy) != "" {
+	if t.code.response != nil {
+		// The answer is charged before the call is sent: afterwards it is too late
+		// to refuse it.
+		if err := t.caller.ChargeMemory(2 * readWeight * maxTransform); t.viewer == nil && err != nil {
+			return out, err
+		}
 		out.header.Set("Accept-Encoding", "gzip") // what its code can be shown
 	}
 	return out, s.finish(out.header, in)
@@ -103,11 +104,15 @@ func (s *Service) detokenize(ctx context.Context, t *target, out *outgoing) (err
 	if out.body.template != nil {
 		refs = out.body.template.texts.IDs()
 	}
-	if out.used, err = s.use(ctx, t, refs); err != nil {
+	var lookup expression.Lookup
+	if out.used, lookup, err = s.use(ctx, t, refs); err != nil {
 		return err
 	}
 	if out.body.template != nil {
-		out.body.bytes, err = out.body.template.fill(out.used.Lookup(), s.options.MaxBody, t.viewer != nil)
+		if out.used != nil {
+			out.used.Grow(out.body.template.texts.Budget)
+		}
+		out.body.bytes, err = out.body.template.fill(lookup, s.options.MaxBody, t.viewer != nil)
 	}
 	return err
 }
@@ -155,7 +160,7 @@ func (s *Service) send(ctx context.Context, t *target, out outgoing) (_ *Answer,
 	}
 	got := &Answer{Status: answer.StatusCode, Header: s.pass(answer.Header), Length: answer.ContentLength}
 	got.Body = &attentive{answer.Body, time.AfterFunc(silence, func() { cancel(errSilent) }), cancel}
-	if ResponseTransform(t.proxy) == "" {
+	if t.code.response == nil {
 		return got, nil
 	}
 	return s.shape(ctx, t, out, got)
@@ -205,7 +210,7 @@ func (s *Service) shape(ctx context.Context, t *target, out outgoing, a *Answer)
 	a.Header.Del("Content-Encoding")
 	var args jsonvalue.Builder
 	args.Add("status", jsonvalue.NewInt(int64(a.Status)))
-	m, err := s.transform(ctx, t, entryResponse, message{a.Header, body}, args.Value(), out.used)
+	m, err := s.transform(ctx, t, t.code.response, message{a.Header, body}, args.Value(), out.used)
 	if err != nil {
 		return nil, err
 	}

@@ -25,23 +25,28 @@ type Draft struct {
 	Body        string
 }
 
-// Preview is the request that a call would have sent, with masks in place of
-// the values of tokens.
+// Preview is the request that a call would have sent, with masks and
+// placeholders in place of the values of tokens.
 type Preview struct {
 	Method    string
 	URL       string
 	Header    http.Header
 	Body      string
 	Anonymous bool
-	Tokens    []token.Previewed
+	// Allowed reports whether the call may use each of the tokens. Otherwise
+	// nothing would have been sent.
+	Allowed bool
+	Tokens  []token.Previewed
 	// Whether code would run on the request and on the answer. None has run.
 	RequestTransform, ResponseTransform bool
 }
 
 // Preview shows what a call would send. It takes proxy:read and goes the way of
-// a call, so whatever would end the call ends the preview, but for what only
-// values can tell. It sends nothing, runs no code and sees no value. The look at
-// the proxy is in the log, and so is one at each token.
+// a call, so whatever would end the call ends the preview, except what only
+// values can tell, and except a token that the call may not use: that is in the
+// preview. It sends nothing and runs no code. Of a token it shows no more than
+// its mask, and that only to a viewer that may read the token. The read of the
+// proxy is in the log, and so is one of each token.
 func (s *Service) Preview(ctx context.Context, c access.Caller, id string, d Draft) (out Preview, err error) {
 	p, err := s.definitions.Get(ctx, c, id)
 	if err != nil {
@@ -52,11 +57,11 @@ func (s *Service) Preview(ctx context.Context, c access.Caller, id string, d Dra
 		return out, err
 	}
 	t := target{viewer: &c}
-	t.query, _ = s.cutKeys(in.Query)
+	t.query, _ = s.cutKeys(in)
 	sent, err := s.drawn(ctx, in, &t, p)
 	var denial *access.Denial
 	if errors.As(err, &denial) {
-		return out, fault.Of(err) // the words alone: it is not c who was refused
+		return out, fault.Of(err) // the words only: it is not c that was refused
 	}
 	if err != nil {
 		return out, err
@@ -67,9 +72,13 @@ func (s *Service) Preview(ctx context.Context, c access.Caller, id string, d Dra
 			return out, readFault(err)
 		}
 	}
+	allowed := true
+	for _, p := range t.previewed {
+		allowed = allowed && p.Transform != access.Nothing
+	}
 	return Preview{
-		Method: sent.method, URL: sent.url.String(), Header: sent.header, Body: string(body), Anonymous: t.anonymous, Tokens: t.previewed,
-		RequestTransform: RequestTransform(p) != "", ResponseTransform: ResponseTransform(p) != "",
+		Method: sent.method, URL: sent.url.String(), Header: sent.header, Body: string(body), Anonymous: t.anonymous, Allowed: allowed, Tokens: t.previewed,
+		RequestTransform: ShapesRequests(p), ResponseTransform: ShapesResponses(p),
 	}, nil
 }
 
@@ -102,7 +111,7 @@ func (s *Service) drafted(ctx context.Context, c access.Caller, p Proxy, d Draft
 		return in, errConnect
 	}
 	return Incoming{
-		Method: d.Method, Path: d.Path, Query: strings.TrimPrefix(d.Query, "?"), Header: header,
+		Method: d.Method, Path: d.Path, Query: strings.TrimPrefix(d.Query, "?"), ForceQuery: d.Query == "?", Header: header,
 		Body: strings.NewReader(d.Body), Length: int64(len(d.Body)), Origin: c.Origin(),
 		Authenticate: func() (access.Caller, error) { return s.acting(ctx, c.Tenant(), d.Application) },
 	}, nil
@@ -124,7 +133,7 @@ func (s *Service) acting(ctx context.Context, tenant, application string) (acces
 
 // drawn goes the way of a call as far as sending.
 func (s *Service) drawn(ctx context.Context, in Incoming, t *target, p Proxy) (out outgoing, err error) {
-	if *t, err = s.enter(in, *t, p); err != nil {
+	if *t, err = s.enter(ctx, in, *t, p); err != nil {
 		return out, err
 	}
 	return s.prepare(ctx, in, t)

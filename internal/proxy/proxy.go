@@ -47,7 +47,7 @@ type Destinations interface {
 // Scripts runs transforms: *script.Runner, and in tests what stands for it.
 type Scripts interface {
 	Run(ctx context.Context, p script.Program, c script.Call) (script.Outcome, error)
-	Check(ctx context.Context, f *fault.Fields, path, code string, maxLength int) error
+	Check(ctx context.Context, f *fault.Fields, tenant, path, code string, maxLength int) error
 }
 
 // Options are the settings of a Service.
@@ -61,6 +61,8 @@ type Options struct {
 	FirstByte time.Duration
 	// Acting finds what an application may do now.
 	Acting func(ctx context.Context, tenant, application string) (access.Caller, error)
+	// Reactor finds the code of a reactor of the tenant, as it is now.
+	Reactor func(ctx context.Context, tenant, id string) (script.Deployed, error)
 }
 
 // Service keeps proxies and forwards requests. Its methods are safe for
@@ -102,7 +104,7 @@ func (s *Service) Create(ctx context.Context, c access.Caller, in jsonvalue.Valu
 	if err := c.Require(access.ProxyCreate); err != nil {
 		return Proxy{}, err
 	}
-	d, err := s.checked(ctx, in)
+	d, _, err := s.checked(ctx, c, in)
 	if err != nil {
 		return Proxy{}, err
 	}
@@ -136,21 +138,25 @@ func (s *Service) Delete(ctx context.Context, c access.Caller, id string) error 
 }
 
 // Replace changes all of a proxy but its key: what is left out returns to its
-// default.
+// default. The application of a proxy without require_auth is removed only by
+// "application": null.
 func (s *Service) Replace(ctx context.Context, c access.Caller, id string, in jsonvalue.Value, last ...store.Step[Proxy]) (Proxy, error) {
 	if err := c.Require(access.ProxyUpdate); err != nil {
 		return Proxy{}, err
 	}
-	d, err := s.checked(ctx, in)
+	d, choice, err := s.checked(ctx, c, in)
 	if err != nil {
 		return Proxy{}, err
 	}
 	return s.definitions.Change(ctx, c, id, audit.Update, func(old Proxy) (definition.Draft, error) {
-		return keepKey(d, old), nil
+		var f fault.Fields
+		checkRemoval(&f, old, d, choice)
+		return keepKey(d, old), f.Err()
 	}, last...)
 }
 
-// Patch changes a proxy by a merge patch of its wire form.
+// Patch changes a proxy by a merge patch of its wire form. The application of a
+// proxy without require_auth is removed only by "application": null.
 func (s *Service) Patch(ctx context.Context, c access.Caller, id string, patch jsonvalue.Value, last ...store.Step[Proxy]) (Proxy, error) {
 	if err := c.Require(access.ProxyUpdate); err != nil {
 		return Proxy{}, err
@@ -158,17 +164,22 @@ func (s *Service) Patch(ctx context.Context, c access.Caller, id string, patch j
 	if patch.Kind() != jsonvalue.Object {
 		return Proxy{}, definition.ErrNotObject
 	}
-	patch, err := s.checkedPatch(ctx, patch)
+	patch, err := s.checkedPatch(ctx, c.Tenant(), patch)
 	if err != nil {
 		return Proxy{}, err
 	}
 	return s.definitions.Change(ctx, c, id, audit.Update, func(old Proxy) (definition.Draft, error) {
-		merged, err := jsonvalue.MergePatch(definition.WireForm(old).Without(memberKey), patch)
+		merged, err := jsonvalue.MergePatch(definition.WireForm(old).Without(memberKey), definition.WithoutApplication(patch))
 		if err != nil {
 			return definition.Draft{}, err
 		}
 		var f fault.Fields
-		d := s.draft(&f, merged)
+		choice := definition.PatchedApplication(&f, patch)
+		d := s.draft(&f, merged).Patched(old, choice)
+		checkRemoval(&f, old, d, choice)
+		if err := checkReactors(c, d); err != nil {
+			return d, err
+		}
 		return keepKey(d, old), f.Err()
 	}, last...)
 }
@@ -184,6 +195,12 @@ func (s *Service) RotateKey(ctx context.Context, c access.Caller, id string, las
 	}
 	key, _ := fresh.Get(memberKey)
 	return s.definitions.Change(ctx, c, id, audit.Rotate, func(old Proxy) (definition.Draft, error) {
-		return definition.Draft{Name: old.Name, ApplicationID: old.ApplicationID, Contents: old.Contents.With(memberKey, key)}, nil
+		d := definition.Draft{Name: old.Name, ApplicationID: old.ApplicationID, Contents: old.Contents.With(memberKey, key), Reactors: map[string]string{}}
+		for _, member := range reactors {
+			if id := definition.Member(old.Contents, member); id != "" {
+				d.Reactors[member] = id
+			}
+		}
+		return d, nil
 	}, last...)
 }

@@ -20,6 +20,8 @@ func newScanner(kind media, params map[string]string) scanner {
 		return &braces{escape: '%'}
 	case multipartMedia:
 		return newPartScanner(params["boundary"])
+	case untypedMedia:
+		return &textScanner{}
 	default:
 		return &braces{}
 	}

@@ -35,14 +35,17 @@ type piece struct {
 	literal []byte
 	text    *expression.Detokenization // nil for a literal
 	form    expression.Form
+	cdata   bool // the text is all of a CDATA section
 }
 
-// parse cuts a body; nil means that it holds no expressions.
-func parse(kind media, params map[string]string, body []byte) (*template, error) {
-	if !newScanner(kind, params).found(body) {
+// parse cuts a body; nil means that it holds no expressions. The budget is that
+// of the call, for fill too.
+func parse(b *expression.Budget, kind media, params map[string]string, body []byte) (*template, error) {
+	if !newScanner(kind, params).found(body) || kind == untypedMedia && !isText(body) {
 		return nil, nil
 	}
-	t := &template{}
+	t := &template{texts: expression.Texts{Budget: b}}
+	b.Grow(len(body))
 	if err := t.cut(kind, params, body); err != nil {
 		return nil, err
 	}
@@ -64,7 +67,7 @@ func (t *template) cut(kind media, params map[string]string, body []byte) error 
 	case formMedia:
 		return t.fields(body)
 	case xmlMedia:
-		return t.evaluate(string(body), expression.XMLText)
+		return t.xml(body)
 	case multipartMedia:
 		return t.multipart(params["boundary"], body)
 	default:
@@ -215,7 +218,8 @@ func (t *template) countParts(body []byte) int {
 }
 
 // fill builds the body with the values of tokens in it. Its size is known
-// before anything is built. masked says that the lookup gives masks.
+// before anything is built. masked says that the lookup gives masks
+// or withholds values.
 func (t *template) fill(lookup expression.Lookup, limit int, masked bool) ([]byte, error) {
 	size := 0
 	for _, p := range t.pieces {
@@ -224,7 +228,10 @@ func (t *template) fill(lookup expression.Lookup, limit int, masked bool) ([]byt
 	if size > limit {
 		return nil, errExpanded
 	}
-	budget := expression.NewBudget(limit - size)
+	budget := t.texts.Budget
+	if err := budget.Reserve(size); err != nil {
+		return nil, err
+	}
 	values := make([]*expression.Expansion, len(t.pieces))
 	for i, p := range t.pieces {
 		if p.text == nil {
@@ -239,7 +246,15 @@ func (t *template) fill(lookup expression.Lookup, limit int, masked bool) ([]byt
 			return nil, err
 		}
 		values[i] = x
-		size += x.Size()
+		length := x.Size()
+		if p.cdata {
+			if length, err = cdataSize(x.Value().Reveal()); err != nil {
+				return nil, err
+			}
+		}
+		if size += length; size > limit {
+			return nil, errExpanded
+		}
 	}
 	body := make([]byte, 0, size)
 	for i, p := range t.pieces {
@@ -248,6 +263,8 @@ func (t *template) fill(lookup expression.Lookup, limit int, masked bool) ([]byt
 			body = append(body, p.literal...)
 		case p.form == expression.JSONString:
 			body = values[i].Value().AppendJSON(body)
+		case p.cdata:
+			body = append(body, splitCDATA(values[i].Value().Reveal())...)
 		default:
 			body = append(body, values[i].Value().Reveal()...)
 		}

@@ -2,11 +2,13 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/tokenkeep/tokenkeep/internal/definition"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/jsonvalue"
 	"github.com/tokenkeep/tokenkeep/internal/script"
@@ -27,6 +29,8 @@ var (
 	errHeaders    = fault.New(fault.Unprocessable, "a transform must return headers as an object of valid texts")
 	errResultSize = fault.New(fault.Unprocessable, "a transform returned a body that is too large")
 	errEncoding   = fault.New(fault.Unprocessable, "the destination answered in an encoding that a transform cannot read")
+	errTokenize   = fault.New(fault.Unprocessable, "a reactor that is a transform must tokenize with req.bt, and return body and headers")
+	errChanged    = fault.New(fault.Unavailable, "the proxy was changed meanwhile").RetryAfter(time.Second)
 	errAnswerSize = fault.New(fault.Unprocessable, "the destination's answer is too large for a transform")
 )
 
@@ -36,38 +40,80 @@ type message struct {
 	body   []byte
 }
 
-// transform runs one of a proxy's pieces of code on a message. args are the
-// arguments beside its body and headers.
-func (s *Service) transform(ctx context.Context, t *target, entry string, m message, args jsonvalue.Value, used *token.Used) (message, error) {
-	body, text, err := bodyArgument(m, entry == entryRequest)
+// shaping is what runs on the messages of one proxy.
+type shaping struct {
+	request, response *script.Deployed // nil for none
+	reactors          []string         // that they are
+}
+
+// shapingOf finds the code of a proxy: its own, or that of the reactors which it
+// names, as they are now.
+func (s *Service) shapingOf(ctx context.Context, p Proxy) (out shaping, err error) {
+	own := script.Program{
+		Tenant: p.TenantID, ID: p.ID, Version: p.Version, Application: p.ApplicationID,
+		Sources: map[string]string{entryRequest: RequestTransform(p), entryResponse: ResponseTransform(p)},
+	}
+	find := func(entry, reactor string) (*script.Deployed, error) {
+		switch {
+		case reactor == "" && own.Sources[entry] == "":
+			return nil, nil
+		case reactor == "":
+			return &script.Deployed{Program: own, Entry: entry, Configuration: Configuration(p)}, nil
+		}
+		d, err := s.options.Reactor(ctx, p.TenantID, reactor)
+		if errors.Is(err, fault.NotFound) {
+			return nil, errChanged // a reactor that a proxy names is not deleted: the proxy names it no more
+		}
+		out.reactors = append(out.reactors, reactor)
+		return &d, err
+	}
+	if out.request, err = find(entryRequest, RequestReactor(p)); err != nil {
+		return out, err
+	}
+	out.response, err = find(entryResponse, ResponseReactor(p))
+	out.reactors = slices.Compact(out.reactors)
+	return out, err
+}
+
+// transform runs code on a message. args are the arguments beside its body and
+// headers.
+func (s *Service) transform(ctx context.Context, t *target, code *script.Deployed, m message, args jsonvalue.Value, used *token.Used) (message, error) {
+	if err := t.caller.ChargeMemory(jsonvalue.Weight(m.body)); err != nil {
+		return m, err
+	}
+	body, text, err := bodyArgument(m, code == t.code.request)
 	if err != nil {
 		return m, err
 	}
 	args = args.With("body", body).With("headers", headersArgument(m.header))
-	ran, err := s.scripts.Run(ctx, script.Program{
-		Tenant: t.tenant, ID: t.id, Version: t.proxy.Version, Application: t.proxy.ApplicationID,
-		Sources: map[string]string{entryRequest: RequestTransform(t.proxy), entryResponse: ResponseTransform(t.proxy)},
-	}, script.Call{
-		Entry: entry, Args: args, Configuration: Configuration(t.proxy), Headers: true, Timeout: transformTimeout,
+	ran, err := s.scripts.Run(ctx, code.Program, script.Call{
+		Entry: code.Entry, Args: args, Configuration: code.Configuration, Headers: true, Timeout: transformTimeout,
 		Origin: t.caller.Origin(), Protected: used.Leaves(),
 	})
 	if err != nil {
 		return m, err
 	}
+	if tokenize, _ := ran.Value.Get("tokenize"); code.Program.ID != t.id && !tokenize.IsNull() {
+		return m, errTokenize
+	}
 	return s.result(ran.Value, m, text)
 }
 
 // bodyArgument is the body for the code: what its JSON says for JSON, else its
-// text. An answer that is no JSON although it says so is a text.
-func bodyArgument(m message, strict bool) (v jsonvalue.Value, text string, err error) {
+// text. The empty body of a request is an empty object where it would be JSON. An
+// answer that is no JSON although it says so is a text.
+func bodyArgument(m message, request bool) (v jsonvalue.Value, text string, err error) {
 	if isJSON(m.header.Get("Content-Type")) {
+		if len(m.body) == 0 && request {
+			return definition.EmptyObject, "", nil
+		}
 		if len(m.body) == 0 {
 			return jsonvalue.Value{}, "", nil
 		}
 		if v, err = jsonvalue.Parse(m.body); err == nil {
 			return v, "", nil
 		}
-		if strict {
+		if request {
 			return v, "", errJSON
 		}
 	}

@@ -216,8 +216,6 @@ func TestWhatWouldNotBeDoneIsRefused(t *testing.T) {
 	for member, given := range map[string]string{
 		"request_transforms":      `"request_transforms":[{"code":"x"}]`,
 		"response_transforms":     `"response_transforms":[{"type":"mask"}]`,
-		"request_reactor_id":      `"request_reactor_id":"00000000-0000-4000-8000-000000000001"`,
-		"response_reactor_id":     `"response_reactor_id":"00000000-0000-4000-8000-000000000001"`,
 		"disable_detokenization":  `"disable_detokenization":true`,
 		"request_transform.type":  `"request_transform":{"type":"tokenize"}`,
 		"response_transform.type": `"response_transform":{"type":"mask","expression":"x"}`,
@@ -232,4 +230,48 @@ func TestWhatWouldNotBeDoneIsRefused(t *testing.T) {
 		}
 	}
 	w.define(`{"name":"p","destination_url":"https://a.example","request_transforms":[],"response_transforms":null,"request_reactor_id":"","disable_detokenization":false,"unknown":true}`)
+}
+
+func TestAnEmptyBodyOfJSONIsAnEmptyObjectForARequestTransform(t *testing.T) {
+	w := newWorld(t)
+	var body string
+	returned := `{"headers":{}}`
+	w.scripts["see"] = func(c script.Call) (string, error) {
+		v, _ := c.Args.Get("body")
+		body = string(v.AppendJSON(nil))
+		return returned, nil
+	}
+	p := w.transformed("see", "")
+	for media, want := range map[string]string{
+		"application/json": "{}", "application/json; charset=utf-8": "{}", "application/vnd.api+json": "{}", "text/plain": `""`, "": `""`,
+	} {
+		if _, _, err := w.call(p, "POST", "/", media, ""); err != nil || body != want || w.got[0].body != "" {
+			t.Errorf("%q: the code got %s and Invoke = %v, want %s and an empty body sent", media, body, err, want)
+		}
+	}
+	returned = `{"body":{},"headers":{}}`
+	if _, _, err := w.call(p, "POST", "/", "application/json", ""); err != nil || w.got[0].body != "{}" {
+		t.Errorf("Invoke = %v, want the object that the code returned", err)
+	}
+	p = w.transformed("", "see")
+	w.answer = func(*http.Request) *http.Response { return respond(200, "application/json", "") }
+	if _, _, err := w.call(p, "POST", "/", "", ""); err != nil || body != "null" {
+		t.Errorf("the code got %s of an empty response and %v, want null", body, err)
+	}
+}
+
+func TestTheQueryOfARequestTransformKeepsItsQuestionMark(t *testing.T) {
+	w := newWorld(t)
+	var query string
+	w.scripts["see"] = func(c script.Call) (string, error) {
+		v, _ := c.Args.Get("query")
+		query = v.Reveal()
+		return `{"headers":{}}`, nil
+	}
+	p := w.transformed("see", "")
+	for path, want := range map[string]string{"/q": "", "/q?": "?", "/q?a": "?a", "/q?svc-proxy-key=": ""} {
+		if _, _, err := w.call(p, "POST", path, "", ""); err != nil || query != want {
+			t.Errorf("%s: the code got %q and Invoke = %v, want %q", path, query, err, want)
+		}
+	}
 }

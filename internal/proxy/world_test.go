@@ -49,7 +49,7 @@ func (s scripts) Run(ctx context.Context, p script.Program, c script.Call) (out 
 	return out, nil
 }
 
-func (s scripts) Check(_ context.Context, f *fault.Fields, path, code string, _ int) error {
+func (s scripts) Check(_ context.Context, f *fault.Fields, _, path, code string, _ int) error {
 	if _, ok := s[code]; !ok {
 		f.Add(path, "does not parse")
 	}
@@ -95,6 +95,7 @@ type world struct {
 	user    access.Caller
 	scripts scripts
 	got     []sent
+	meter   access.Meter // of calls; nil for none
 	answer  func(*http.Request) *http.Response
 }
 
@@ -223,11 +224,11 @@ func (w *world) call(p proxy.Proxy, method, path, contentType, body string, head
 	for i := 0; i < len(headers); i += 2 {
 		h.Add(headers[i], headers[i+1])
 	}
-	path, query, _ := strings.Cut(path, "?")
+	path, query, asked := strings.Cut(path, "?")
 	w.got = nil
-	origin := access.Origin{TraceID: "trace", Address: "192.0.2.1"}
+	origin := access.Origin{TraceID: "trace", Address: "192.0.2.1", Meter: w.meter}
 	a, _, err := w.Invoke(w.t.Context(), proxy.Incoming{
-		Method: method, Path: path, Query: query, Header: h, Body: strings.NewReader(body), Length: int64(len(body)),
+		Method: method, Path: path, Query: query, ForceQuery: asked && query == "", Header: h, Body: strings.NewReader(body), Length: int64(len(body)),
 		Origin: origin, Authenticate: func() (access.Caller, error) { return w.user.WithOrigin(origin), nil },
 	})
 	if err != nil {

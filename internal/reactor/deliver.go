@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/tokenkeep/tokenkeep/api"
-	"github.com/tokenkeep/tokenkeep/internal/access"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
 	"github.com/tokenkeep/tokenkeep/internal/secret"
@@ -50,18 +49,6 @@ func (s *Service) checkCallback(address string) error {
 		return err
 	}
 	return nil
-}
-
-// callerOf is who asked for a run, with the rights of this moment.
-func (s *Service) callerOf(ctx context.Context, tenant string, j job) (access.Caller, error) {
-	c, err := s.parts.Acting(ctx, tenant, j.application, j.session)
-	if err != nil {
-		if isFault(err) {
-			return c, errNoCaller
-		}
-		return c, fmt.Errorf("find who asked for a run: %w", err)
-	}
-	return c.WithOrigin(j.origin), nil
 }
 
 // problem is the error body of a run that failed.

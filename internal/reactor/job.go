@@ -3,15 +3,18 @@ package reactor
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/audit"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/jsonvalue"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
+	"github.com/tokenkeep/tokenkeep/internal/limit"
 	"github.com/tokenkeep/tokenkeep/internal/script"
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
@@ -28,7 +31,8 @@ var (
 	errInterrupted = fault.New(fault.Unprocessable, "the run was interrupted; whether it had effects is not known")
 	errTooLate     = fault.New(fault.Conflict, "the values that this was made from are no longer available")
 	errNoResult    = fault.New(fault.NotFound, "no such result, or not yet")
-	errNoCaller    = fault.New(fault.Forbidden, "whoever asked for this run may no longer do so")
+	errQueueFull   = fault.New(fault.TooMany, "this tenant has as many asynchronous runs waiting as it may have; send the request again when some of them have ended").WithCode("too_many_queued_jobs").RetryAfter(5 * time.Second)
+	errCancelled   = fault.New(fault.Forbidden, "the run was cancelled: the session or application that requested it is no longer valid or lost token:use").WithCode("job_cancelled")
 )
 
 // job is what the parcel of a job, of its delivery or of its result holds. All
@@ -40,11 +44,12 @@ type job struct {
 	application string
 	session     string
 	origin      access.Origin
-	depth       int    // how deep in code that called code it was asked for
-	status      int    // of a result
-	payload     []byte // JSON: the input of a run, or a result
-	epoch       int64  // whose key seals the payload; 0 for none
-	gone        bool   // the payload is
+	depth       int            // how deep in code that called code it was asked for
+	shown       []access.Shown // the tokens that the payload was made from
+	status      int            // of a result
+	payload     []byte         // JSON: the input of a run, or a result
+	epoch       int64          // whose key seals the payload; 0 for none
+	gone        bool           // the payload is
 }
 
 // seal puts a job into its parcel. epoch is nil unless the payload must not
@@ -72,6 +77,11 @@ func seal(keys *keyring.Keys, p *store.Parcel, epoch *keyring.EpochKey, j job) e
 	b.Add("depth", jsonvalue.NewInt(int64(j.depth)))
 	b.Add("status", jsonvalue.NewInt(int64(j.status)))
 	b.Add("epoch", jsonvalue.NewInt(j.epoch))
+	shown, err := shownValue(j.shown)
+	if err != nil {
+		return err
+	}
+	b.Add("tokens", shown)
 	text("payload", string(payload))
 	plain := b.Value().AppendJSON(nil)
 	defer clear(plain)
@@ -107,6 +117,10 @@ func (s *Service) open(ctx context.Context, keys *keyring.Keys, p store.Parcel) 
 		origin: access.Origin{TraceID: text("trace"), Address: text("address")}, timeout: time.Duration(number("timeout_ms")) * time.Millisecond,
 		depth: int(number("depth")), status: int(number("status")), epoch: number("epoch"), payload: []byte(text("payload")),
 	}
+	if err == nil {
+		tokens, _ := v.Get("tokens")
+		j.shown, err = shownOf(tokens)
+	}
 	if err != nil || j.epoch == 0 {
 		return j, err
 	}
@@ -124,6 +138,23 @@ func (s *Service) open(ctx context.Context, keys *keyring.Keys, p store.Parcel) 
 		j.gone, err = true, nil
 	}
 	return j, err
+}
+
+// shownValue is a list of tokens as it is stored with a job.
+func shownValue(list []access.Shown) (jsonvalue.Value, error) {
+	b, err := json.Marshal(list)
+	if err != nil {
+		return jsonvalue.Value{}, fmt.Errorf("encode the tokens of a job: %w", err)
+	}
+	return jsonvalue.Parse(b)
+}
+
+// shownOf reads what shownValue made. Jobs of older releases have none.
+func shownOf(v jsonvalue.Value) (list []access.Shown, err error) {
+	if err := json.Unmarshal(v.AppendJSON(nil), &list); err != nil {
+		return nil, errDecode
+	}
+	return list, nil
 }
 
 // The members of the input of a run.
@@ -175,7 +206,8 @@ func ownerOf(c access.Caller) string {
 // Start accepts a run that nobody waits for, and returns the id under which
 // its result is delivered, or kept when there is no callback. Tokens are looked
 // up and their use is logged now, so that what is wrong with the request is
-// told now; from here on the arguments are sealed.
+// told now; from here on the arguments are sealed. A tenant that has
+// Options.QueuedJobs runs waiting is refused before anything is looked up.
 func (s *Service) Start(ctx context.Context, c access.Caller, id string, in Invocation, last ...store.Step[string]) (request string, err error) {
 	if err := c.RequireSomewhere(access.TokenUse); err != nil {
 		return "", err
@@ -184,6 +216,9 @@ func (s *Service) Start(ctx context.Context, c access.Caller, id string, in Invo
 		if err := s.checkCallback(in.Callback); err != nil {
 			return "", err
 		}
+	}
+	if err := s.checkQueue(ctx, c.Tenant()); err != nil {
+		return "", err
 	}
 	keys, err := s.parts.Ring.For(ctx, c.Tenant())
 	if err != nil {
@@ -195,7 +230,7 @@ func (s *Service) Start(ctx context.Context, c access.Caller, id string, in Invo
 	}
 	j := job{
 		callback: in.Callback, timeout: in.Timeout, application: c.Application(), session: c.Session(), origin: c.Origin(),
-		depth: script.Depth(ctx), payload: inputOf(r, s.options.MaxBody).AppendJSON(nil),
+		depth: script.Depth(ctx), shown: r.shown, payload: inputOf(r, s.options.MaxBody).AppendJSON(nil),
 	}
 	defer clear(j.payload)
 	if j.timeout == 0 {
@@ -222,6 +257,24 @@ func (s *Service) Start(ctx context.Context, c access.Caller, id string, in Invo
 	return p.ID, nil
 }
 
+// checkQueue refuses a run when too many of the tenant wait or are running. It
+// reads no more rows than the limit. Requests that arrive together may exceed
+// the limit by their number.
+func (s *Service) checkQueue(ctx context.Context, tenant string) error {
+	return s.parts.Store.View(ctx, tenant, func(tx store.Tx) error {
+		most := int64(s.options.QueuedJobs)
+		n, err := tx.CountParcels(ctx, store.ParcelFilter{Kind: store.ParcelJob, Most: most})
+		if err != nil {
+			return fmt.Errorf("count jobs: %w", err)
+		}
+		if n >= most {
+			s.options.Limits.Reached(limit.QueuedJobs)
+			return errQueueFull
+		}
+		return nil
+	})
+}
+
 func (s *Service) wake() {
 	select {
 	case s.woken <- struct{}{}:
@@ -229,8 +282,10 @@ func (s *Service) wake() {
 	}
 }
 
-// Result returns what a run that nobody waited for came to, to the one who
-// asked for it.
+// Result returns what a run that nobody waited for came to, to the caller that
+// started it. The result was made from tokens, so on each of them that still
+// exists the caller needs the access that it had then. The log entry is
+// committed before Result returns.
 func (s *Service) Result(ctx context.Context, c access.Caller, id, request string) (status int, body []byte, err error) {
 	if err := c.RequireSomewhere(access.TokenUse); err != nil {
 		return 0, nil, err
@@ -254,5 +309,27 @@ func (s *Service) Result(ctx context.Context, c access.Caller, id, request strin
 	if err == nil && j.gone {
 		err = errTooLate
 	}
-	return j.status, j.payload, err
+	if err == nil {
+		err = s.logResult(ctx, c, id, j.shown)
+	}
+	if err != nil {
+		clear(j.payload)
+		return 0, nil, err
+	}
+	return j.status, j.payload, nil
+}
+
+// logResult logs that a result is read, if the caller may read it.
+func (s *Service) logResult(ctx context.Context, c access.Caller, id string, shown []access.Shown) error {
+	err := s.parts.Store.Update(ctx, c.Tenant(), func(tx store.Tx) error {
+		// The tokens were logged when they were used: the entry is about the reactor.
+		if _, err := s.parts.Tokens.Replay(ctx, tx, c, shown); err != nil {
+			return err
+		}
+		return tx.AppendLog(ctx, audit.EntryPart(c, s.options.Now(), audit.Reactor, id, "result", audit.Read))
+	})
+	if errors.Is(err, store.ErrNoTenant) {
+		return errNoResult // the tenant was deleted meanwhile
+	}
+	return err
 }

@@ -2,6 +2,7 @@ package reactor_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -14,8 +15,10 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/directory"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/reactor"
+	"github.com/tokenkeep/tokenkeep/internal/secret"
 	"github.com/tokenkeep/tokenkeep/internal/store"
 	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
+	"github.com/tokenkeep/tokenkeep/internal/waittest"
 )
 
 func TestARunThatNobodyWaitsForIsDelivered(t *testing.T) {
@@ -70,7 +73,7 @@ func TestWhatIsDelivered(t *testing.T) {
 		},
 		"no function":        {code: `module.exports = 1`, status: 422, words: "function"},
 		"not JSON":           {code: `module.exports = async () => ({raw: 1n})`, status: 422, words: "JSON"},
-		"a token of no type": {code: `module.exports = async () => ({tokenize: {type: 'nope', data: 'x'}})`, status: 400, words: ""},
+		"a token of no type": {code: `module.exports = async () => ({tokenize: {type: 'nope', data: 'x'}})`, status: 422, words: ""},
 	} {
 		w.ask(w.define(test.code), `{"h":"Bearer {{ `+tok+` }}"}`, to.URL)
 		w.do(w.node, 2)
@@ -253,11 +256,7 @@ func TestALeaseIsRenewed(t *testing.T) {
 	w.must(w.ring.RotateTenant(t.Context(), w.tenant, nil)) // changes the row
 	claimed := w.parcels(store.ParcelJob)[0].DueAt
 	w.clock.Advance(10 * time.Second)
-	for deadline := time.Now().Add(20 * time.Second); w.parcels(store.ParcelJob)[0].DueAt <= claimed; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the lease was not renewed")
-		}
-	}
+	waittest.Until(t, "the lease is renewed", func() bool { return w.parcels(store.ParcelJob)[0].DueAt > claimed })
 	w.clock.Advance(10 * time.Second) // the first lease is over by now
 	w.do(w.newNode(), 0)
 	close(g.open)
@@ -349,11 +348,7 @@ func TestCodeThatFoundNoRoomRunsLater(t *testing.T) {
 		}
 		return n
 	}
-	for deadline := time.Now().Add(10 * time.Second); waiting() < jobs-10; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d jobs wait for their next turn, want %d", waiting(), jobs-10)
-		}
-	}
+	waittest.Until(t, "the other jobs wait for their next turn", func() bool { return waiting() >= jobs-10 })
 	close(g.open)
 	<-done
 	w.clock.Advance(time.Second)
@@ -444,51 +439,285 @@ func TestASecurityCodeIsGoneBeforeTheDelivery(t *testing.T) {
 	})
 }
 
-func TestWhoAskedIsGone(t *testing.T) {
+// requested is a job that waits, with what it depends on.
+type requested struct {
+	caller, session access.Caller         // who requested it; the session, if one did
+	public, private directory.Application // those of the session; private is the caller's own otherwise
+	spare           directory.Key         // of the private application: nothing was done with it
+	key             secret.Text           // of the caller
+	id, request     string
+}
+
+// request queues a job, in the name of a session or of a private application.
+func (w *world) request(session bool, id, callback string) (r requested) {
+	w.t.Helper()
+	ctx := w.t.Context()
+	r.id, r.private = id, w.application(access.Private, "token:use")
+	var err error
+	r.spare, err = w.directory.CreateKey(ctx, w.manager, r.private.ID)
+	w.must(err)
+	r.key = r.private.Key
+	if session {
+		r.public = w.application(access.Public, "token:create")
+		r.key = w.sessionOf(r.public, r.private)
+		r.session = w.authenticated(r.key)
+	}
+	r.caller = w.authenticated(r.key).WithOrigin(access.Origin{TraceID: "trace-of-the-job", Address: "192.0.2.7"})
+	r.request = w.askAs(r.caller, id, `{}`, callback)
+	w.clock.Advance(time.Second)
+	return r
+}
+
+func (w *world) expire(a directory.Application) {
+	w.t.Helper()
+	_, err := w.directory.ReplaceApplication(w.t.Context(), w.manager, a.ID, directory.NewApplication{
+		Name: "a", Permissions: a.Permissions, ExpiresAt: w.clock.Now().Add(time.Second),
+	})
+	w.must(err)
+	w.clock.Advance(time.Second)
+}
+
+// grant gives an application other permissions, and no expiry.
+func (w *world) grant(a directory.Application, permissions ...string) {
+	w.t.Helper()
+	_, err := w.directory.ReplaceApplication(w.t.Context(), w.manager, a.ID, directory.NewApplication{Name: "a", Permissions: permissions})
+	w.must(err)
+}
+
+// A job that waits is cancelled when the session that requested it dies, and
+// when the application that requested it is gone or has lost token:use. That is
+// in the log, as of the caller, and whoever waits for the result is told.
+func TestAJobIsCancelledWithWhoRequestedIt(t *testing.T) {
+	storetest.Long(t)
 	onBoth(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		to, g := newReceiver(t), newGate(t)
+		close(g.open)
 		id := w.define(g.code())
-		private := w.application(access.Private, "token:use")
-		w.askAs(w.acting(private.ID), id, `{}`, to.URL)
-		w.must(w.directory.DeleteApplication(ctx, w.manager, private.ID))
-		w.do(w.node, 2)
-		problem(t, to.one(t).body, 403, "may no longer")
-
-		less := w.application(access.Private, "token:use")
-		w.askAs(w.acting(less.ID), id, `{}`, to.URL)
-		_, err := w.directory.ReplaceApplication(ctx, w.manager, less.ID, directory.NewApplication{Name: "a", Permissions: []string{"token:read"}})
-		w.must(err)
-		w.do(w.node, 2)
-		problem(t, to.one(t).body, 403, "")
-
-		w.askAs(w.session(), id, `{}`, to.URL)
-		w.clock.Advance(4 * time.Minute)
-		w.do(w.node, 2)
-		problem(t, to.one(t).body, 403, "may no longer")
-
-		w.ask(id, `{}`, to.URL)
-		w.must(w.node.Delete(ctx, w.manager, id))
-		w.do(w.node, 2)
-		problem(t, to.one(t).body, 404, "no such reactor")
-		if len(g.came) != 0 {
-			t.Error("code ran for somebody who is gone")
+		d := w.directory
+		regenerate := func(a directory.Application) { _, err := d.Regenerate(ctx, w.manager, a.ID); w.must(err) }
+		for name, test := range map[string]struct {
+			session bool
+			do      func(r requested)
+			runs    bool
+		}{
+			"the key that created the session is deleted":        {true, func(r requested) { w.must(d.DeleteKey(ctx, w.manager, r.public.ID, r.public.Keys[0].ID)) }, false},
+			"the key that created the session is regenerated":    {true, func(r requested) { regenerate(r.public) }, false},
+			"the application that created it is deleted":         {true, func(r requested) { w.must(d.DeleteApplication(ctx, w.manager, r.public.ID)) }, false},
+			"the application that created it expires":            {true, func(r requested) { w.expire(r.public) }, false},
+			"the key that authorized the session is deleted":     {true, func(r requested) { w.must(d.DeleteKey(ctx, w.manager, r.private.ID, r.private.Keys[0].ID)) }, false},
+			"the key that authorized the session is regenerated": {true, func(r requested) { regenerate(r.private) }, false},
+			"the application that authorized it is deleted":      {true, func(r requested) { w.must(d.DeleteApplication(ctx, w.manager, r.private.ID)) }, false},
+			"the application that authorized it expires":         {true, func(r requested) { w.expire(r.private) }, false},
+			"the application that authorized it loses token:use": {true, func(r requested) { w.grant(r.private, "token:read") }, false},
+			"the session is deleted":                             {true, func(r requested) { w.must(d.DeleteSession(ctx, w.manager, r.session.Session())) }, false},
+			"the session expires":                                {true, func(requested) { w.clock.Advance(3 * time.Minute) }, false},
+			"the session expires and is swept": {true, func(requested) {
+				w.clock.Advance(3 * time.Minute)
+				_, err := d.SweepSessions(ctx)
+				w.must(err)
+			}, false},
+			"another key of the application that authorized it is deleted": {true, func(r requested) { w.must(d.DeleteKey(ctx, w.manager, r.private.ID, r.spare.ID)) }, true},
+			"the application is deleted":                                   {false, func(r requested) { w.must(d.DeleteApplication(ctx, w.manager, r.private.ID)) }, false},
+			"the application expires":                                      {false, func(r requested) { w.expire(r.private) }, false},
+			"the application loses token:use":                              {false, func(r requested) { w.grant(r.private, "token:read") }, false},
+			"the application, whose job it is, gets another key":           {false, func(r requested) { regenerate(r.private) }, true},
+		} {
+			for _, callback := range []string{to.URL, ""} {
+				r := w.request(test.session, id, callback)
+				test.do(r)
+				w.do(w.newNode(), map[bool]int{true: 1, false: 2}[callback == ""])
+				if ran := len(g.came) == 1; ran != test.runs {
+					t.Errorf("%s: the code ran: %t, want %t", name, ran, test.runs)
+				}
+				for len(g.came) > 0 {
+					<-g.came
+				}
+				if n := len(w.parcels(store.ParcelJob)); n != 0 {
+					t.Errorf("%s: %d jobs are left", name, n)
+				}
+				entries := w.cancelled(id)
+				if test.runs {
+					if len(entries) != 0 {
+						t.Errorf("%s: the log has %+v, want nothing cancelled", name, entries)
+					}
+					if callback != "" {
+						to.one(t)
+					}
+					continue
+				}
+				want := store.LogEntry{
+					ActorID: r.caller.Application(), ActorType: "application", SessionID: r.caller.Session(), EntityType: "reactor", EntityID: id,
+					Operation: "update", Outcome: "denied", Message: "Reactor job cancelled", TraceID: "trace-of-the-job", ClientAddress: "192.0.2.7",
+				}
+				if len(entries) != 1 || entries[0] != want {
+					t.Errorf("%s: the log has %+v, want %+v", name, entries, want)
+				}
+				if callback != "" {
+					got := to.one(t)
+					cancelled(t, got.body)
+					if got.header.Get("Webhook-Id") != r.request {
+						t.Errorf("%s: the delivery has another id", name)
+					}
+				} else if n := len(w.parcels(store.ParcelResult)); n != 1 {
+					t.Errorf("%s: %d results are kept, want 1", name, n)
+				}
+				w.forget()
+			}
 		}
 	})
 }
 
-// session is one that may use tokens, for three minutes.
-func (w *world) session() access.Caller {
+// The result of a cancelled job is kept for its caller, who can read it when it
+// is valid again.
+func TestTheResultOfACancelledJob(t *testing.T) {
+	onBoth(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		id := w.define(echo)
+		for name, test := range map[string]struct {
+			session   bool
+			end, back func(r requested)
+		}{
+			"a session": {true, func(r requested) { w.expire(r.private) }, func(r requested) { w.grant(r.private, "token:use") }},
+			"an application": {false, func(r requested) { w.grant(r.private, "token:read") },
+				func(r requested) { w.grant(r.private, "token:use") }},
+		} {
+			r := w.request(test.session, id, "")
+			test.end(r)
+			w.do(w.node, 1)
+			if c, err := w.directory.Authenticate(ctx, r.key); err == nil {
+				_, _, err = w.node.Result(ctx, c, id, r.request)
+				is(t, name+" without the permission", err, fault.Forbidden)
+			} else {
+				is(t, name+" that is dead", err, fault.Unauthenticated)
+			}
+			test.back(r)
+			status, body, err := w.node.Result(ctx, w.authenticated(r.key), id, r.request)
+			w.must(err)
+			if status != 403 {
+				t.Errorf("%s: the result has status %d, want 403", name, status)
+			}
+			cancelled(t, string(body))
+			_, _, err = w.node.Result(ctx, w.user, id, r.request)
+			is(t, "somebody else", err, fault.NotFound)
+			_, _, err = w.node.Result(ctx, w.stranger(), id, r.request)
+			is(t, "another tenant", err, fault.NotFound)
+		}
+	})
+}
+
+// An entry that cannot be written keeps the job: it is cancelled later, and
+// runs no code.
+func TestAJobIsNotCancelledWithoutItsEntry(t *testing.T) {
+	w := onOne(t)
+	g := newGate(t)
+	close(g.open)
+	id := w.define(g.code())
+	r := w.request(true, id, "")
+	w.must(w.directory.DeleteApplication(t.Context(), w.manager, r.public.ID))
+	parts := w.parts()
+	parts.Store = mute{w.store}
+	if _, err := reactor.New(parts, reactor.Options{Now: w.clock.Now}).DoDue(t.Context()); !errors.Is(err, errMute) {
+		t.Errorf("DoDue without the log = %v, want %v", err, errMute)
+	}
+	if jobs, results := len(w.parcels(store.ParcelJob)), len(w.parcels(store.ParcelResult)); jobs != 1 || results != 0 || len(w.cancelled(id)) != 0 {
+		t.Errorf("%d jobs and %d results are left, want the job", jobs, results)
+	}
+	if len(g.came) != 0 {
+		t.Error("the code ran")
+	}
+}
+
+var errMute = errors.New("no entry can be appended")
+
+// mute is a store to whose log nothing can be appended.
+type mute struct{ store.Store }
+
+type muteTx struct{ store.Tx }
+
+func (m mute) Update(ctx context.Context, tenant string, fn func(store.Tx) error) error {
+	return m.Store.Update(ctx, tenant, func(tx store.Tx) error { return fn(muteTx{tx}) })
+}
+
+func (muteTx) AppendLog(context.Context, ...store.LogEntry) error { return errMute }
+
+// cancelled fails unless a body says that a job was cancelled.
+func cancelled(t testing.TB, body string) {
+	t.Helper()
+	problem(t, body, 403, "the run was cancelled")
+	if !strings.Contains(body, `"code":"job_cancelled"`) {
+		t.Errorf("the body %s has another code", body)
+	}
+}
+
+// cancelled returns the entries about cancelled jobs of a reactor since the
+// world was told to forget, without what no two have in common.
+func (w *world) cancelled(id string) (list []store.LogEntry) {
+	w.t.Helper()
+	w.must(w.store.View(w.t.Context(), w.tenant, func(tx store.Tx) error {
+		entries, err := tx.Logs(w.t.Context(), store.LogFilter{EntityID: id, From: w.since}, store.Page{Limit: 100})
+		list = nil
+		for _, e := range entries {
+			if strings.Contains(e.Message, "cancelled") {
+				e.ID, e.CreatedAt = "", 0
+				list = append(list, e)
+			}
+		}
+		return err
+	}))
+	return list
+}
+
+// forget removes what is kept of jobs, and looks only at later entries.
+func (w *world) forget() {
+	w.t.Helper()
+	results := w.parcels(store.ParcelResult)
+	w.must(w.store.Update(w.t.Context(), w.tenant, func(tx store.Tx) (err error) {
+		for _, p := range results {
+			err = errors.Join(err, tx.DeleteParcel(w.t.Context(), p.Kind, p.ID))
+		}
+		return err
+	}))
+	w.clock.Advance(time.Second)
+	w.since = store.At(w.clock.Now())
+}
+
+func TestTheReactorOfAJobIsGone(t *testing.T) {
+	onBoth(t, func(t *testing.T, w *world) {
+		to, g := newReceiver(t), newGate(t)
+		id := w.define(g.code())
+		w.ask(id, `{}`, to.URL)
+		w.must(w.node.Delete(t.Context(), w.manager, id))
+		w.do(w.node, 2)
+		problem(t, to.one(t).body, 404, "no such reactor")
+		if len(g.came) != 0 {
+			t.Error("code ran that is gone")
+		}
+	})
+}
+
+// sessionOf returns the key of a session that may use tokens, for three minutes.
+func (w *world) sessionOf(public, private directory.Application) secret.Text {
 	w.t.Helper()
 	ctx := w.t.Context()
-	public := w.application(access.Public, "token:create")
-	made, err := w.directory.CreateSession(ctx, w.acting(public.ID))
+	made, err := w.directory.CreateSession(ctx, w.authenticated(public.Key))
 	w.must(err)
-	_, err = w.directory.AuthorizeSession(ctx, w.user, directory.Authorization{Nonce: made.Nonce, Permissions: []string{"token:use"}})
+	_, err = w.directory.AuthorizeSession(ctx, w.authenticated(private.Key), directory.Authorization{Nonce: made.Nonce, Permissions: []string{"token:use"}})
 	w.must(err)
-	c, err := w.directory.Acting(ctx, w.tenant, public.ID, made.ID)
+	return made.Key
+}
+
+// authenticated is the caller of a key.
+func (w *world) authenticated(key secret.Text) access.Caller {
+	w.t.Helper()
+	c, err := w.directory.Authenticate(w.t.Context(), key)
 	w.must(err)
 	return c
+}
+
+func (w *world) session() access.Caller {
+	w.t.Helper()
+	return w.authenticated(w.sessionOf(w.application(access.Public, "token:create"), w.application(access.Private, "token:use")))
 }
 
 func TestAResultIsForTheOneWhoAsked(t *testing.T) {

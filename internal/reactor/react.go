@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/tokenkeep/tokenkeep/internal/access"
@@ -38,6 +39,8 @@ type Response struct {
 	hasRaw bool
 	// Custom is an answer that the code gives in place of all that.
 	Custom *script.Custom
+	// Shown are the tokens among the arguments, and those that were made.
+	Shown []access.Shown
 }
 
 // Object is the response as the JSON object of an answer.
@@ -56,6 +59,7 @@ func (r Response) Object() jsonvalue.Value {
 type ready struct {
 	reactor   Reactor
 	args      jsonvalue.Value
+	shown     []access.Shown // the tokens among the arguments
 	protected iter.Seq[jsonvalue.Value]
 	hideAll   bool              // there are too many of these to keep: all that code says is hidden
 	epoch     *keyring.EpochKey // under which all that is made of them belongs; nil for none
@@ -73,7 +77,9 @@ func (s *Service) prepare(ctx context.Context, c access.Caller, id string, args 
 	if r.reactor, err = s.definitions.Find(ctx, c.Tenant(), id); err != nil {
 		return r, err
 	}
-	doc, err := expression.ParseDocument(args)
+	b := s.parts.Tokens.BodyBudget(ctx, s.options.MaxBody)
+	b.Grow(args.JSONSize())
+	doc, err := expression.ParseDocument(b, args)
 	if err != nil {
 		return r, err
 	}
@@ -81,9 +87,13 @@ func (s *Service) prepare(ctx context.Context, c access.Caller, id string, args 
 	if err != nil {
 		return r, err
 	}
-	r.epoch = used.Epoch()
-	expanded, err := doc.Resolve(used.Lookup(), expression.NewBudget(s.options.MaxBody))
+	r.epoch, r.shown = used.Epoch(), used.Shown()
+	used.Grow(b)
+	expanded, err := doc.Resolve(used.Lookup(), b)
 	if err != nil {
+		return r, err
+	}
+	if err := token.ChargeExpansion(c, expanded); err != nil {
 		return r, err
 	}
 	// Only now: an expression may stand for the whole of the arguments.
@@ -175,11 +185,11 @@ func (k kept) keeps(out Response) bool {
 	return k == always || k == whenWell && (out.Custom == nil || out.Custom.Status >= 200 && out.Custom.Status <= 299)
 }
 
-// run runs code on its arguments and tokenizes what it wants tokenized, in the
-// name of the caller. finish runs in the transaction of that; when there is
+// run runs code on its arguments and tokenizes what it wants tokenized. finish runs in the transaction of that; when there is
 // nothing to tokenize and the answer is to be kept, in one of its own. When it
 // runs, r.epoch is the key under which the answer belongs.
 func (s *Service) run(ctx context.Context, c access.Caller, r *ready, timeout time.Duration, finish func(store.Tx, Response) error, k kept) (out Response, err error) {
+	out.Shown = r.shown
 	ctx, seen := keyring.Watched(ctx)
 	ran, err := s.parts.Scripts.Run(ctx, program(r.reactor), script.Call{
 		Entry: entry, Args: r.args, Configuration: Configuration(r.reactor), Timeout: timeout, Origin: c.Origin(), Protected: r.protected, HideAll: r.hideAll, Carry: seen.Over,
@@ -213,11 +223,59 @@ func (s *Service) run(ctx context.Context, c access.Caller, r *ready, timeout ti
 		}
 		return out, nil
 	}
-	out.Tokens, err = s.parts.Tokens.Tokenize(ctx, c, tokenize, func(tx store.Tx, tokens jsonvalue.Value) error {
-		out.Tokens = tokens
+	return out, s.tokenize(ctx, c, r.reactor, tokenize, func(tx store.Tx, made token.Tokenized) error {
+		out.Tokens, out.Shown = made.Value, slices.Concat(r.shown, made.Shown)
 		return finish(tx, out)
 	})
-	return out, err
+}
+
+var (
+	errTokenize = fault.New(fault.Unprocessable, "the code returned a tokenize that is not valid; see errors").WithCode("tokenize_invalid")
+	errMaker    = fault.New(fault.Unprocessable, "the application of the reactor may not create the tokens that its code returned").
+			WithCode("reactor_application_denied")
+)
+
+// lastError is an error of what comes after tokenizing, in the same transaction.
+type lastError struct{ error }
+
+func (e lastError) Unwrap() error { return e.error }
+
+// tokenize makes the tokens that code wants made: as the reactor's application
+// when it has one, else as the caller. What the caller gets to see of them, and
+// needs to get it again, depends on its own access in both cases.
+func (s *Service) tokenize(ctx context.Context, c access.Caller, r Reactor, v jsonvalue.Value, last store.Step[token.Tokenized]) error {
+	maker, viewer := c, (*access.Caller)(nil)
+	if r.ApplicationID != "" {
+		application, err := s.parts.Scripts.Acting(ctx, c.Tenant(), r.ApplicationID)
+		if err != nil {
+			return err
+		}
+		maker, viewer = application.WithOrigin(c.Origin()), &c
+	}
+	_, err := s.parts.Tokens.TokenizeResult(ctx, maker, viewer, v, func(tx store.Tx, made token.Tokenized) error {
+		if err := last(tx, made); err != nil {
+			return lastError{err}
+		}
+		return nil
+	})
+	var (
+		denial *access.Denial
+		later  lastError
+	)
+	if errors.As(err, &later) {
+		return err // the tokens were fine
+	}
+	if viewer != nil && errors.As(err, &denial) {
+		// It is the application that was refused, and so in the log: not the caller.
+		if s.parts.Refused != nil {
+			s.parts.Refused(ctx, maker, err)
+		}
+		return errMaker
+	}
+	if f := fault.Of(err); f.Kind() == fault.Invalid || f.Kind() == fault.Conflict {
+		return fmt.Errorf("%w: %w", errTokenize.WithFieldsOf(f, "tokenize"), err)
+	}
+	return err
 }
 
 // CheckResult says what is wrong with what code returned.

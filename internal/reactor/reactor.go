@@ -26,21 +26,29 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/jsonvalue"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
+	"github.com/tokenkeep/tokenkeep/internal/limit"
 	"github.com/tokenkeep/tokenkeep/internal/script"
 	"github.com/tokenkeep/tokenkeep/internal/secret"
 	"github.com/tokenkeep/tokenkeep/internal/store"
 	"github.com/tokenkeep/tokenkeep/internal/token"
 )
 
-var errNoReactor = fault.New(fault.NotFound, "no such reactor")
+var (
+	errNoReactor = fault.New(fault.NotFound, "no such reactor")
+	errInUse     = fault.New(fault.Conflict, "the reactor is in use; proxies that name it").WithCode("reactor_in_use")
+)
 
 var kind = definition.Kind{
 	Row: store.DefinitionReactor, Entity: audit.Reactor, Absent: errNoReactor,
+	Users: store.DefinitionProxy, InUse: errInUse,
 	Create: access.ReactorCreate, Read: access.ReactorRead, Update: access.ReactorUpdate, Delete: access.ReactorDelete,
 }
 
 // maxArgs is what a sandbox takes, in bytes of JSON.
 const maxArgs = 5 << 20
+
+// defaultQueuedJobs is how many asynchronous runs one tenant may have waiting.
+const defaultQueuedJobs = 1000
 
 // entry is the name of a reactor's one piece of code.
 const entry = "main"
@@ -57,6 +65,9 @@ type Parts struct {
 	Acting func(ctx context.Context, tenant, application, session string) (access.Caller, error)
 	// Secrets sign what is delivered to callbacks of a tenant.
 	Secrets func(ctx context.Context, tenant string) ([]secret.Text, error)
+	// Refused logs what code of a job was refused in the name of its caller;
+	// nil logs nothing. Those of other runs are logged with their request.
+	Refused func(ctx context.Context, c access.Caller, err error)
 	// Problem says what callers are told of an error.
 	Problem func(err error, traceID string) api.Problem
 	// CheckURL says what is wrong with the address of a callback; nil refuses all.
@@ -72,6 +83,8 @@ type Options struct {
 	// OptionalConfiguration takes reactors that leave their configuration out.
 	OptionalConfiguration bool
 	HeaderPrefix          string // default SVC
+	QueuedJobs            int    // asynchronous runs that one tenant may have waiting; default 1000
+	Limits                *limit.Recorder
 	Logger                *slog.Logger
 	Metrics               prometheus.Registerer
 }
@@ -83,7 +96,7 @@ type Service struct {
 	definitions *definition.Service
 	woken       chan struct{} // by a job that is due at once
 
-	runs, deliveries *room
+	runs, deliveries *turns
 
 	delivered, givenUp, lost, runsLost prometheus.Counter
 
@@ -100,6 +113,9 @@ func New(p Parts, o Options) *Service {
 	if o.MaxBody <= 0 || o.MaxBody > maxArgs {
 		o.MaxBody = maxArgs
 	}
+	if o.QueuedJobs <= 0 {
+		o.QueuedJobs = defaultQueuedJobs
+	}
 	if o.HeaderPrefix == "" {
 		o.HeaderPrefix = api.DefaultPrefix
 	}
@@ -115,11 +131,12 @@ func New(p Parts, o Options) *Service {
 	}
 	return &Service{
 		parts: p, options: o, definitions: definition.New(kind, p.Store, p.Ring, o.Now, nil), woken: make(chan struct{}, 1),
-		runs: newRoom(runsAtOnce, runsOfATenant), deliveries: newRoom(deliveriesAtOnce, deliveriesOfATenant),
-		delivered: counter("tokenkeep_callbacks_delivered_total", "Results that were delivered to callbacks."),
-		givenUp:   counter("tokenkeep_callbacks_given_up_total", "Results that no callback took."),
-		lost:      counter("tokenkeep_jobs_lost_total", "Jobs that another node took over while this one was at work on them."),
-		runsLost:  counter("tokenkeep_runs_not_kept_total", "Runs of which nothing was kept because too many waited to be."),
+		runs:       newTurns(store.ParcelJob, runsAtOnce, runsOfATenant, spareRuns),
+		deliveries: newTurns(store.ParcelDelivery, deliveriesAtOnce, deliveriesOfATenant, spareDeliveries),
+		delivered:  counter("tokenkeep_callbacks_delivered_total", "Results that were delivered to callbacks."),
+		givenUp:    counter("tokenkeep_callbacks_given_up_total", "Results that no callback took."),
+		lost:       counter("tokenkeep_jobs_lost_total", "Jobs that another node took over while this one was at work on them."),
+		runsLost:   counter("tokenkeep_runs_not_kept_total", "Runs of which nothing was kept because too many waited to be."),
 	}
 }
 
@@ -135,9 +152,9 @@ func Configuration(r Reactor) jsonvalue.Value {
 	return v
 }
 
-// draft reads a reactor from its wire form: {name, code, configuration,
-// application: {id}}. What is wrong is noted in f; whether the code parses is
-// asked elsewhere, as that takes time.
+// draft reads name, code and configuration of a reactor from its wire form.
+// What is wrong is noted in f; whether the code parses is checked elsewhere, as
+// that takes time.
 func (s *Service) draft(f *fault.Fields, in jsonvalue.Value) definition.Draft {
 	name := definition.Text(f, in, definition.MemberName, definition.MemberName)
 	if !f.Has(definition.MemberName) {
@@ -156,18 +173,18 @@ func (s *Service) draft(f *fault.Fields, in jsonvalue.Value) definition.Draft {
 	var contents jsonvalue.Builder
 	contents.Add(definition.MemberCode, jsonvalue.NewString(definition.Text(f, in, definition.MemberCode, definition.MemberCode)))
 	contents.Add(definition.MemberConfiguration, configuration)
-	return definition.Draft{Name: name, ApplicationID: definition.Application(f, in), Contents: contents.Value()}
+	return definition.Draft{Name: name, Contents: contents.Value()}
 }
 
 // checked is draft with the code parsed.
-func (s *Service) checked(ctx context.Context, in jsonvalue.Value) (definition.Draft, error) {
+func (s *Service) checked(ctx context.Context, tenant string, in jsonvalue.Value) (definition.Draft, error) {
 	if in.Kind() != jsonvalue.Object {
 		return definition.Draft{}, definition.ErrNotObject
 	}
 	var f fault.Fields
-	d := s.draft(&f, in)
+	d := s.draft(&f, in).Named(definition.Application(&f, in))
 	if code, _ := d.Contents.Get(definition.MemberCode); !f.Has(definition.MemberCode) {
-		if err := s.parts.Scripts.Check(ctx, &f, definition.MemberCode, code.Reveal(), definition.MaxCode); err != nil {
+		if err := s.parts.Scripts.Check(ctx, &f, tenant, definition.MemberCode, code.Reveal(), definition.MaxCode); err != nil {
 			return d, err
 		}
 	}
@@ -179,7 +196,7 @@ func (s *Service) Create(ctx context.Context, c access.Caller, in jsonvalue.Valu
 	if err := c.Require(access.ReactorCreate); err != nil {
 		return Reactor{}, err
 	}
-	d, err := s.checked(ctx, in)
+	d, err := s.checked(ctx, c.Tenant(), in)
 	if err != nil {
 		return Reactor{}, err
 	}
@@ -196,7 +213,7 @@ func (s *Service) List(ctx context.Context, c access.Caller, f definition.Filter
 	return s.definitions.List(ctx, c, f, page)
 }
 
-// Delete removes a reactor.
+// Delete removes a reactor, unless a proxy names it.
 func (s *Service) Delete(ctx context.Context, c access.Caller, id string) error {
 	return s.definitions.Delete(ctx, c, id)
 }
@@ -206,7 +223,7 @@ func (s *Service) Replace(ctx context.Context, c access.Caller, id string, in js
 	if err := c.Require(access.ReactorUpdate); err != nil {
 		return Reactor{}, err
 	}
-	d, err := s.checked(ctx, in)
+	d, err := s.checked(ctx, c.Tenant(), in)
 	if err != nil {
 		return Reactor{}, err
 	}
@@ -223,7 +240,7 @@ func (s *Service) Patch(ctx context.Context, c access.Caller, id string, patch j
 	}
 	if code, ok := patch.Get(definition.MemberCode); ok && code.Kind() == jsonvalue.String {
 		var f fault.Fields
-		if err := s.parts.Scripts.Check(ctx, &f, definition.MemberCode, code.Reveal(), definition.MaxCode); err != nil {
+		if err := s.parts.Scripts.Check(ctx, &f, c.Tenant(), definition.MemberCode, code.Reveal(), definition.MaxCode); err != nil {
 			return Reactor{}, err
 		}
 		if err := f.Err(); err != nil {
@@ -231,12 +248,12 @@ func (s *Service) Patch(ctx context.Context, c access.Caller, id string, patch j
 		}
 	}
 	return s.definitions.Change(ctx, c, id, audit.Update, func(old Reactor) (definition.Draft, error) {
-		merged, err := jsonvalue.MergePatch(definition.WireForm(old), patch)
+		merged, err := jsonvalue.MergePatch(definition.WireForm(old), definition.WithoutApplication(patch))
 		if err != nil {
 			return definition.Draft{}, err
 		}
 		var f fault.Fields
-		d := s.draft(&f, merged)
+		d := s.draft(&f, merged).Patched(old, definition.PatchedApplication(&f, patch))
 		if code, _ := d.Contents.Get(definition.MemberCode); code.Reveal() == "" && !f.Has(definition.MemberCode) {
 			f.Add(definition.MemberCode, "is required")
 		}
@@ -249,6 +266,16 @@ func program(r Reactor) script.Program {
 	return script.Program{
 		Tenant: r.TenantID, ID: r.ID, Version: r.Version, Application: r.ApplicationID, Sources: map[string]string{entry: Code(r)},
 	}
+}
+
+// Deployed returns the code of a reactor as it is now, for a proxy that names it
+// as a transform. It asks for no permission and logs nothing.
+func (s *Service) Deployed(ctx context.Context, tenant, id string) (script.Deployed, error) {
+	r, err := s.definitions.Find(ctx, tenant, id)
+	if err != nil {
+		return script.Deployed{}, err
+	}
+	return script.Deployed{Program: program(r), Entry: entry, Configuration: Configuration(r)}, nil
 }
 
 // isFault reports whether the caller, or the code, is to blame.

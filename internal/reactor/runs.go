@@ -22,6 +22,8 @@ const (
 	runLife     = time.Hour
 	runsKept    = 100
 	waitingRuns = 1000
+	// waitingRunsOfATenant is how many of these one tenant may have.
+	waitingRunsOfATenant = waitingRuns / 4
 )
 
 // Run is what is remembered of a run for an hour.
@@ -58,11 +60,17 @@ func (s *Service) printed(tenant string, r ready, out script.Outcome, err error)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.waiting) < waitingRuns {
-		s.waiting = append(s.waiting, waiting{tenant, r.reactor.ID, r.epoch, run})
-	} else {
-		s.runsLost.Inc()
+	ofTenant := 0
+	for _, w := range s.waiting {
+		if w.tenant == tenant {
+			ofTenant++
+		}
 	}
+	if len(s.waiting) >= waitingRuns || ofTenant >= waitingRunsOfATenant {
+		s.runsLost.Inc()
+		return
+	}
+	s.waiting = append(s.waiting, waiting{tenant, r.reactor.ID, r.epoch, run})
 }
 
 // keepRuns writes the runs that wait.
@@ -182,7 +190,7 @@ func (s *Service) Runs(ctx context.Context, c access.Caller, id string, page sto
 		if total, err = tx.CountParcels(ctx, filter); err != nil {
 			return fmt.Errorf("count runs: %w", err)
 		}
-		return tx.AppendLog(ctx, audit.EntryBy(c, s.options.Now(), audit.Reactor, id, audit.Read, "its runs"))
+		return tx.AppendLog(ctx, audit.EntryPart(c, s.options.Now(), audit.Reactor, id, "runs", audit.Read))
 	})
 	if err != nil {
 		return nil, 0, err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/audit"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
 	"github.com/tokenkeep/tokenkeep/internal/script"
 	"github.com/tokenkeep/tokenkeep/internal/store"
@@ -22,51 +23,19 @@ const (
 	// settling is how long the last write about a job may take when the server
 	// stops meanwhile.
 	settling = 5 * time.Second
-	found    = 1000 // how many are looked for at a time
+	// tenantsAtOnce is how many tenants one look for due jobs goes through.
+	tenantsAtOnce = 100
 )
 
-// What a node does at once, in all and for one tenant: a tenant whose code or
-// whose receivers are slow does not keep the others waiting.
+// What a node does at once: in all, for one tenant, and beyond that for tenants
+// for which nothing is running.
 const (
-	runsAtOnce, runsOfATenant             = 32, 16
-	deliveriesAtOnce, deliveriesOfATenant = 64, 32
+	runsAtOnce, runsOfATenant, spareRuns                   = 32, 32, 8
+	deliveriesAtOnce, deliveriesOfATenant, spareDeliveries = 64, 32, 16
 )
 
 // errLost says that another node took a job over, or that it is gone.
 var errLost = errors.New("the job is no longer held by this node")
-
-// room bounds how much is done at once.
-type room struct {
-	all, each int
-
-	mu       sync.Mutex // guards what follows
-	taken    int
-	byTenant map[string]int
-}
-
-func newRoom(all, each int) *room {
-	return &room{all: all, each: each, byTenant: make(map[string]int)}
-}
-
-func (r *room) take(tenant string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.taken >= r.all || r.byTenant[tenant] >= r.each {
-		return false
-	}
-	r.taken++
-	r.byTenant[tenant]++
-	return true
-}
-
-func (r *room) give(tenant string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.taken--
-	if r.byTenant[tenant]--; r.byTenant[tenant] == 0 {
-		delete(r.byTenant, tenant)
-	}
-}
 
 // Work does what is due, on this node, until ctx ends, and keeps what runs
 // printed. Then it takes nothing new and waits for what is under way, which
@@ -128,30 +97,27 @@ func (s *Service) DoDue(ctx context.Context) (done int, err error) {
 	}
 }
 
-// begin looks for what is due and begins as much of it as there is room for.
+// begin looks for what is due and begins as much of it as there are turns for.
 func (s *Service) begin(ctx, under context.Context, group *sync.WaitGroup, report func(did bool, err error)) error {
-	due, err := s.parts.Store.AllTenants().DueParcels(ctx, store.At(s.options.Now()), found)
-	if err != nil {
-		return fmt.Errorf("find jobs: %w", err)
-	}
-	for _, ref := range due {
-		room := s.runs
-		if ref.Kind == store.ParcelDelivery {
-			room = s.deliveries
+	var errs []error
+	for _, turns := range []*turns{s.runs, s.deliveries} {
+		due, err := turns.next(ctx, s.parts.Store.AllTenants(), store.At(s.options.Now()))
+		errs = append(errs, err)
+		for _, ref := range due {
+			group.Go(func() {
+				did, err := false, error(nil)
+				if ctx.Err() == nil {
+					did, err = s.doOne(under, ref)
+				}
+				turns.give(ref)
+				report(did, err)
+				if did {
+					s.wake() // there is a turn again
+				}
+			})
 		}
-		if ctx.Err() != nil || !room.take(ref.Tenant) {
-			continue
-		}
-		group.Go(func() {
-			did, err := s.doOne(under, ref)
-			room.give(ref.Tenant)
-			report(did, err)
-			if did {
-				s.wake() // there is room again
-			}
-		})
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // doOne does one thing that is due, if it can be claimed. A panic must not take
@@ -283,6 +249,8 @@ func (s *Service) runJob(ctx context.Context, h hold, p store.Parcel, j job) err
 	switch {
 	case err == nil:
 		return nil
+	case errors.Is(err, errCancelled):
+		return s.finish(ctx, h, j, nil, s.problem(errCancelled, j), audit.JobCancelled(j.requester(h.Tenant), s.options.Now(), p.Group))
 	case errors.Is(err, script.ErrNotStarted):
 		return s.giveBack(ctx, h, time.Second)
 	case errors.Is(err, keyring.ErrGone):
@@ -303,7 +271,7 @@ func (s *Service) runOnce(ctx context.Context, h hold, p store.Parcel, j job) (e
 	if err != nil {
 		return nil, err
 	}
-	r.request = p.ID
+	r.request, r.shown = p.ID, j.shown
 	if j.epoch != 0 {
 		if r.epoch, err = s.parts.Ring.EpochKeyOf(ctx, h.Tenant, j.epoch); err != nil {
 			return nil, notStarted(fmt.Errorf("get epoch key: %w", err))
@@ -311,18 +279,47 @@ func (s *Service) runOnce(ctx context.Context, h hold, p store.Parcel, j job) (e
 	}
 	c, err := s.callerOf(ctx, h.Tenant, j)
 	if err == nil {
-		err = c.RequireSomewhere(access.TokenUse)
-	}
-	if err == nil {
 		r.reactor, err = s.definitions.Find(ctx, h.Tenant, p.Group)
 	}
 	if err != nil {
 		return r.epoch, notStarted(err)
 	}
 	_, err = s.run(script.AtDepth(ctx, j.depth), c, &r, j.timeout, func(tx store.Tx, out Response) error {
-		return s.put(ctx, tx, r.keys, h, j, r.epoch, resultOf(out))
+		finished := j // the result is about the tokens that were made, too
+		finished.shown = out.Shown
+		return s.put(ctx, tx, r.keys, h, finished, r.epoch, resultOf(out))
 	}, always)
+	if s.parts.Refused != nil {
+		s.parts.Refused(ctx, c, err)
+	}
 	return r.epoch, err
+}
+
+// callerOf returns the caller that requested a run, with the permissions that it
+// has now. The run is cancelled when that caller is gone, has expired, was
+// revoked, or lost token:use.
+func (s *Service) callerOf(ctx context.Context, tenant string, j job) (access.Caller, error) {
+	c, err := s.parts.Acting(ctx, tenant, j.application, j.session)
+	if err == nil {
+		err = c.RequireSomewhere(access.TokenUse)
+	}
+	if err == nil {
+		return c.WithOrigin(j.origin), nil
+	}
+	if isFault(err) {
+		return c, errCancelled
+	}
+	return c, fmt.Errorf("find the caller of a run: %w", err)
+}
+
+// requester is the caller that requested a run, as the log names it: without any
+// permission.
+func (j job) requester(tenant string) access.Caller {
+	c := access.NewApplication(tenant, j.application, "", access.Grant{})
+	if j.session != "" {
+		c = access.NewUncappedSession(tenant, j.application, j.session, access.Grant{})
+	}
+	return c.WithOrigin(j.origin)
 }
 
 // notStarted marks what went wrong on our side before any code ran.
@@ -346,15 +343,21 @@ func resultOf(out Response) result {
 	return result{200, out.Object().AppendJSON(nil)}
 }
 
-// finish puts a result in the place of a job, in a transaction of its own.
-func (s *Service) finish(ctx context.Context, h hold, j job, epoch *keyring.EpochKey, res result) error {
+// finish puts a result in the place of a job, in a transaction of its own, with
+// the log entries that belong to it.
+func (s *Service) finish(ctx context.Context, h hold, j job, epoch *keyring.EpochKey, res result, entries ...store.LogEntry) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settling)
 	defer cancel()
 	keys, err := s.parts.Ring.For(ctx, h.Tenant) // anew: the run may have outlasted a rotation
 	if err != nil {
 		return fmt.Errorf("get keys: %w", err)
 	}
-	err = s.parts.Store.Update(ctx, h.Tenant, func(tx store.Tx) error { return s.put(ctx, tx, keys, h, j, epoch, res) })
+	err = s.parts.Store.Update(ctx, h.Tenant, func(tx store.Tx) error {
+		if err := s.put(ctx, tx, keys, h, j, epoch, res); err != nil || len(entries) == 0 {
+			return err
+		}
+		return tx.AppendLog(ctx, entries...)
+	})
 	if err != nil {
 		return fmt.Errorf("keep the result of a job: %w", err)
 	}

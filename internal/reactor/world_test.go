@@ -94,6 +94,7 @@ type world struct {
 	tenant  string
 	manager access.Caller
 	user    access.Caller // may make, use and reveal tokens
+	since   store.Time    // from when on entries are looked at
 }
 
 // onBoth runs a test on both stores.

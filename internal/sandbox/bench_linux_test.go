@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tokenkeep/tokenkeep/internal/sandbox"
+	"github.com/tokenkeep/tokenkeep/internal/waittest"
 )
 
 // handler does what programs do: a Luhn check, JSON, and a keyed hash.
@@ -97,7 +98,7 @@ func BenchmarkFirst(b *testing.B) {
 		b.ResetTimer()
 		for i := range 50 * b.N {
 			b.StopTimer()
-			eventually(b, "blank processes are ready", func() bool { blank, _, _ := s.PIDs(); return len(blank) == 2 })
+			waittest.Until(b, "blank processes are ready", func() bool { blank, _, _ := s.PIDs(); return len(blank) == 2 })
 			b.StartTimer()
 			begun := time.Now()
 			benchCall(b, s, program("t", fmt.Sprint(i), "1", handler))

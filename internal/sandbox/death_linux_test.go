@@ -19,6 +19,7 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/internal/sandbox"
 	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
+	"github.com/tokenkeep/tokenkeep/internal/waittest"
 )
 
 // victim is a server that is killed: it prints the processes that it made, one
@@ -86,7 +87,7 @@ func TestNoProcessOutlivesAKilledServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
-	eventually(t, "all processes of the server are gone", func() bool {
+	waittest.Until(t, "all processes of the server are gone", func() bool {
 		n, err := unix.Poll(watched, 100)
 		return err == nil && n == len(watched)
 	})
@@ -131,11 +132,11 @@ func TestALauncherThatIsGoneIsReplaced(t *testing.T) {
 	blank, idle, busy := s.PIDs()
 	before := slices.Concat(blank, idle, busy)
 	s.KillLauncher()
-	eventually(t, "its processes went with it", func() bool {
+	waittest.Until(t, "its processes went with it", func() bool {
 		blank, idle, busy := s.PIDs()
 		return !slices.ContainsFunc(slices.Concat(blank, idle, busy), func(pid int) bool { return slices.Contains(before, pid) })
 	})
-	eventually(t, "code runs again", func() bool {
+	waittest.Until(t, "code runs again", func() bool {
 		out, err := run(t, s, p, nil)
 		return told(out, err) == "value 1"
 	})
@@ -176,7 +177,7 @@ func TestClosingEndsEverything(t *testing.T) {
 		t.Errorf("the loop: got %s, want exited", got)
 	}
 	for _, pid := range pids {
-		eventually(t, "process "+strconv.Itoa(pid)+" is gone", func() bool { return unix.Kill(pid, 0) == unix.ESRCH })
+		waittest.Until(t, "process "+strconv.Itoa(pid)+" is gone", func() bool { return unix.Kill(pid, 0) == unix.ESRCH })
 	}
 	if _, err := os.Stat(root); !os.IsNotExist(err) {
 		t.Errorf("the root is still there: %v", err)
@@ -186,7 +187,7 @@ func TestClosingEndsEverything(t *testing.T) {
 	}
 }
 
-// thorough asks for what takes minutes, as make test does.
+// thorough asks for what takes minutes, as make check does.
 func thorough() bool { return storetest.All() && !testing.Short() }
 
 // TestAsAnOrdinaryUser runs the tests of the walls once more, where they

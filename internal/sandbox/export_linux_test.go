@@ -34,9 +34,66 @@ func (s *Sandbox) PIDs() (blank, idle, busy []int) {
 
 // Waiting tells how many calls wait for a turn.
 func (s *Sandbox) Waiting() int {
-	s.pool.mu.Lock()
-	defer s.pool.mu.Unlock()
-	return len(s.pool.waiting)
+	s.turns.mu.Lock()
+	defer s.turns.mu.Unlock()
+	return len(s.turns.waiting)
+}
+
+// Turns gives out turns, without processes that use them.
+type Turns struct{ t *turns }
+
+// NewTurns returns the turns that a Sandbox with these settings has.
+func NewTurns(s Settings) Turns { return Turns{newTurns(s.filled())} }
+
+// Running and Waiting tell how many calls have a turn and how many wait for one.
+func (t Turns) Running() int { return t.t.running }
+
+// Waiting tells how many calls wait.
+func (t Turns) Waiting() int { return len(t.t.waiting) }
+
+// Asked is a call that asked for a turn.
+type Asked struct {
+	waiter *waiter
+	came   bool
+	err    error
+}
+
+// Ask asks for a turn, below another one unless that is nil.
+func (t Turns) Ask(tenant, program string, above *Asked) (*Asked, error) {
+	var up *turn
+	if above != nil {
+		up = above.waiter.turn
+	}
+	w := newWaiter(tenant, identity{tenant, program}, up)
+	return &Asked{waiter: w}, t.t.enter(w)
+}
+
+// Give ends a turn.
+func (t Turns) Give(a *Asked) { t.t.give(a.waiter.turn) }
+
+// Came tells whether the turn has come, or why it will not.
+func (a *Asked) Came() (bool, error) {
+	select {
+	case a.err = <-a.waiter.ready:
+		a.came = a.err == nil
+	default:
+	}
+	return a.came, a.err
+}
+
+// Tenant is for whom the turn counts.
+func (a *Asked) Tenant() string { return a.waiter.chain.tenant }
+
+// NextWant tells which of those that want a process gets the next one, by tenants.
+func NextWant(busy, wanting []string) int {
+	p := pool{busy: make(map[*process]bool)}
+	for _, tenant := range busy {
+		p.busy[&process{tenant: tenant}] = true
+	}
+	for _, tenant := range wanting {
+		p.wanting = append(p.wanting, want{tenant: tenant})
+	}
+	return p.nextWant()
 }
 
 // KillLauncher ends the launcher as the kernel might.
@@ -123,3 +180,6 @@ var Calls = map[string]uint32{
 	"pkey_mprotect": unix.SYS_PKEY_MPROTECT, "seccomp": unix.SYS_SECCOMP, "sysinfo": unix.SYS_SYSINFO, "pidfd_getfd": unix.SYS_PIDFD_GETFD,
 	"open_by_handle_at": unix.SYS_OPEN_BY_HANDLE_AT, "chroot": unix.SYS_CHROOT, "setuid": unix.SYS_SETUID, "unlinkat": unix.SYS_UNLINKAT,
 }
+
+// Look lets a test look at a descriptor.
+var Look = look

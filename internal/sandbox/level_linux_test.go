@@ -13,6 +13,7 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/internal/sandbox"
 	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
+	"github.com/tokenkeep/tokenkeep/internal/waittest"
 )
 
 // TestLessThanFullMustBeAskedFor pretends that there are no namespaces.
@@ -74,7 +75,7 @@ func TestWithoutAWallItSaysSo(t *testing.T) {
 func TestAProcessHasNothingLeft(t *testing.T) {
 	s := common(t)
 	var blank []int
-	eventually(t, "a process is ready", func() bool { blank, _, _ = s.PIDs(); return len(blank) > 0 })
+	waittest.Until(t, "a process is ready", func() bool { blank, _, _ = s.PIDs(); return len(blank) > 0 })
 	folder := filepath.Join("/proc", strconv.Itoa(blank[0]))
 	status, err := os.ReadFile(filepath.Join(folder, "status"))
 	if err != nil {

@@ -35,8 +35,9 @@ const (
 // first bytes say: asking for destinations, taking one that was dialled, or
 // calling the handler of the call that runs.
 type network struct {
-	dial func(ctx context.Context, tenant, host string, port int) (net.Conn, error) // nil refuses all
-	ctx  context.Context                                                            // ends with the process
+	dial    func(ctx context.Context, tenant, host string, port int) (net.Conn, error) // nil refuses all
+	ctx     context.Context                                                            // ends with the process
+	reached func(Bound)
 
 	mu      sync.Mutex // guards what follows
 	tenant  string     // whose code it is; "" before there is any
@@ -74,6 +75,7 @@ func (n *network) admit() func(net.Conn) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.streams >= maxStreams {
+		n.reached(Connections)
 		return nil
 	}
 	n.streams++
@@ -186,6 +188,7 @@ func (n *network) open(q question) told {
 	}
 	n.mu.Unlock()
 	if full {
+		n.reached(Connections)
 		return told{ID: q.ID, Code: "EMFILE"}
 	}
 	ctx, cancel := context.WithTimeout(n.ctx, dialWait)
@@ -281,6 +284,7 @@ type service struct {
 	server *http.Server
 	conns  *oneByOne
 	cancel context.CancelFunc
+	calls  chan struct{} // has a place for each call that may be under way
 
 	mu      sync.Mutex // guards over, and running against a late start
 	over    bool
@@ -292,7 +296,7 @@ func (n *network) begin(ctx context.Context, h http.Handler) {
 	if h == nil {
 		return
 	}
-	s := &service{conns: &oneByOne{next: make(chan net.Conn), closed: make(chan struct{})}}
+	s := &service{conns: &oneByOne{next: make(chan net.Conn), closed: make(chan struct{})}, calls: make(chan struct{}, fanOut)}
 	ctx, s.cancel = context.WithCancel(ctx)
 	bounded := http.MaxBytesHandler(h, maxInput)
 	s.server = &http.Server{
@@ -307,6 +311,13 @@ func (n *network) begin(ctx context.Context, h http.Handler) {
 				return
 			}
 			defer s.running.Done()
+			// The runtime keeps to this bound by itself; code need not.
+			select {
+			case s.calls <- struct{}{}:
+				defer func() { <-s.calls }()
+			case <-r.Context().Done():
+				return
+			}
 			bounded.ServeHTTP(w, r)
 		}),
 		BaseContext:       func(net.Listener) context.Context { return ctx },

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/internal/sandbox"
 	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
+	"github.com/tokenkeep/tokenkeep/internal/waittest"
 )
 
 // destinations is an egress with one server behind every name.
@@ -148,7 +149,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	if got := value(t, s, program("t", "x", "1", code), nil); got != "28" {
 		t.Errorf("%s of 60 connections were refused; want 28", got)
 	}
-	eventually(t, "32 connections are made", func() bool { return d.conns.Load() == 32 })
+	waittest.Until(t, "32 connections are made", func() bool { return d.conns.Load() == 32 })
 }
 
 // service answers as the API would, and notes who was served when.

@@ -94,11 +94,11 @@ func nextConnect(listener *os.File) (n notification, ok bool) {
 		return n, false
 	}
 	err = raw.Read(func(fd uintptr) bool {
-		poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-		if k, _ := unix.Poll(poll, 0); k == 0 {
+		ready, err := look(fd)
+		if ready == 0 && err == nil {
 			return false
 		}
-		if poll[0].Revents&unix.POLLIN == 0 {
+		if ready&unix.POLLIN == 0 {
 			return true // hung up
 		}
 		_, _, errno := unix.Syscall(unix.SYS_IOCTL, fd, notifyReceive, uintptr(unsafe.Pointer(&n)))
@@ -109,6 +109,19 @@ func nextConnect(listener *os.File) (n notification, ok bool) {
 		return true
 	})
 	return n, ok && err == nil
+}
+
+// look returns what a descriptor is ready for at this moment, 0 for nothing. A
+// signal interrupts even a poll that does not wait, and the Go runtime sends
+// many: that is neither readiness nor the end of the other side.
+func look(fd uintptr) (ready int16, err error) {
+	poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	for {
+		_, err := unix.Poll(poll, 0)
+		if err != unix.EINTR {
+			return poll[0].Revents, err
+		}
+	}
 }
 
 // replaceSocket puts a new stream where the sandbox had its socket; nil when

@@ -19,25 +19,27 @@ const (
 	starters    = 2 // processes that are started at once
 )
 
-// pool keeps processes, and decides who gets one. A call holds one of Global
-// turns while it runs; a process is found or made within that turn. So there
-// are never more than Global processes beside the blank ones: to bind one more,
-// the one that was idle longest goes.
+// pool keeps processes. A call holds a turn while it runs, and a process is found
+// or made within that turn. So there are never more processes than turns beside
+// the blank ones: to bind one more, the one that was idle longest goes.
 type pool struct {
 	mu      sync.Mutex // guards what follows
 	blank   []*process
 	idle    []*process // longest idle first
 	busy    map[*process]bool
-	running int              // turns taken
-	calls   map[identity]int // calls of a program, waiting ones included
-	waiting []chan struct{}  // for a turn, first come first
-	wanting []chan fresh     // for a blank process, first come first
-	making  int              // processes that are being started
+	wanting []want // for a blank process
+	making  int    // processes that are being started
 	closed  bool
 
 	more *sync.Cond // tells the starters that more blank processes are wanted
 	stop context.CancelFunc
 	done sync.WaitGroup
+}
+
+// want is a call that waits for a blank process.
+type want struct {
+	tenant string
+	got    chan fresh
 }
 
 // fresh is a blank process, or why there is none.
@@ -52,17 +54,18 @@ type identity struct{ tenant, id string }
 func (p Program) identity() identity { return identity{p.Tenant, p.ID} }
 
 // take gives a process that is bound to the program, or a blank one for the
-// zero Program.
-func (s *Sandbox) take(ctx context.Context, p Program) (*process, error) {
-	if err := s.turn(ctx, p.identity()); err != nil {
-		return nil, err
-	}
-	proc, err := s.find(ctx, p)
+// zero Program, to a call of the tenant. The turn lasts until put.
+func (s *Sandbox) take(ctx context.Context, tenant string, p Program) (*process, *turn, error) {
+	mine, err := s.turns.take(ctx, tenant, p.identity())
 	if err != nil {
-		s.giveTurn(p.identity())
-		return nil, err
+		return nil, nil, err
 	}
-	return proc, nil
+	proc, err := s.find(ctx, mine.chain.tenant, p)
+	if err != nil {
+		s.turns.give(mine)
+		return nil, nil, err
+	}
+	return proc, mine, nil
 }
 
 // lateness is the error of a call that waited until ctx ended.
@@ -73,68 +76,9 @@ func lateness(ctx context.Context) error {
 	return ErrBusy
 }
 
-// turn waits until one more call may run.
-func (s *Sandbox) turn(ctx context.Context, who identity) error {
-	s.pool.mu.Lock()
-	switch {
-	case s.pool.closed:
-		s.pool.mu.Unlock()
-		return ErrClosed
-	case who.tenant != "" && s.pool.calls[who] >= s.settings.PerProgram:
-		s.pool.mu.Unlock()
-		return ErrTooMany
-	case s.pool.running < s.settings.Global:
-		s.pool.running++
-		s.pool.calls[who]++
-		s.pool.mu.Unlock()
-		return nil
-	case len(s.pool.waiting) >= s.settings.Queue:
-		s.pool.mu.Unlock()
-		return ErrBusy
-	}
-	mine := make(chan struct{})
-	s.pool.waiting = append(s.pool.waiting, mine)
-	s.pool.calls[who]++
-	s.pool.mu.Unlock()
-
-	select {
-	case <-mine:
-		return nil
-	case <-ctx.Done():
-	}
-	s.pool.mu.Lock()
-	if i := slices.Index(s.pool.waiting, mine); i >= 0 {
-		s.pool.waiting = slices.Delete(s.pool.waiting, i, i+1)
-		s.pool.leave(who)
-		s.pool.mu.Unlock()
-		return lateness(ctx)
-	}
-	s.pool.mu.Unlock()
-	s.giveTurn(who) // it came in the same moment
-	return lateness(ctx)
-}
-
-// giveTurn ends a turn: the first that waits has it next.
-func (s *Sandbox) giveTurn(who identity) {
-	s.pool.mu.Lock()
-	defer s.pool.mu.Unlock()
-	s.pool.leave(who)
-	if len(s.pool.waiting) > 0 {
-		close(s.pool.waiting[0])
-		s.pool.waiting = s.pool.waiting[1:]
-		return
-	}
-	s.pool.running--
-}
-
-func (p *pool) leave(who identity) {
-	if p.calls[who]--; p.calls[who] == 0 {
-		delete(p.calls, who)
-	}
-}
-
-// find gives an idle process of the program, or binds a blank one.
-func (s *Sandbox) find(ctx context.Context, program Program) (*process, error) {
+// find gives an idle process of the program, or binds a blank one, to a call that
+// counts for the tenant.
+func (s *Sandbox) find(ctx context.Context, tenant string, program Program) (*process, error) {
 	s.pool.mu.Lock()
 	for i := len(s.pool.idle) - 1; i >= 0; i-- {
 		p := s.pool.idle[i]
@@ -147,6 +91,7 @@ func (s *Sandbox) find(ctx context.Context, program Program) (*process, error) {
 			continue
 		}
 		p.thaw()
+		p.tenant = tenant
 		p.calls++
 		s.pool.busy[p] = true
 		s.pool.mu.Unlock()
@@ -158,11 +103,12 @@ func (s *Sandbox) find(ctx context.Context, program Program) (*process, error) {
 	}
 	s.pool.mu.Unlock()
 
-	p, err := s.takeBlank(ctx)
+	p, err := s.takeBlank(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}
 	s.pool.mu.Lock()
+	p.tenant = tenant
 	p.bound = Program{Tenant: program.Tenant, ID: program.ID, Version: program.Version}
 	p.calls++
 	p.used = s.settings.Now()
@@ -189,7 +135,7 @@ func (s *Sandbox) find(ctx context.Context, program Program) (*process, error) {
 
 // takeBlank waits for a blank process. One that comes too late for this call
 // is kept for the next.
-func (s *Sandbox) takeBlank(ctx context.Context) (*process, error) {
+func (s *Sandbox) takeBlank(ctx context.Context, tenant string) (*process, error) {
 	s.pool.mu.Lock()
 	defer s.pool.more.Signal()
 	for len(s.pool.blank) > 0 {
@@ -206,12 +152,12 @@ func (s *Sandbox) takeBlank(ctx context.Context) (*process, error) {
 		s.pool.mu.Unlock()
 		return nil, ErrClosed
 	}
-	mine := make(chan fresh, 1)
+	mine := want{tenant, make(chan fresh, 1)}
 	s.pool.wanting = append(s.pool.wanting, mine)
 	s.pool.more.Signal()
 	s.pool.mu.Unlock()
 	select {
-	case f := <-mine:
+	case f := <-mine.got:
 		return f.process, f.err
 	case <-ctx.Done():
 	}
@@ -221,22 +167,37 @@ func (s *Sandbox) takeBlank(ctx context.Context) (*process, error) {
 	}
 	s.pool.mu.Unlock()
 	select {
-	case f := <-mine: // it came in the same moment
+	case f := <-mine.got: // it came in the same moment
 		s.hand(f)
 	default:
 	}
 	return nil, lateness(ctx)
 }
 
-// hand gives a new process to the first that wants one, or keeps it. An error
-// goes to all that want one.
+// nextWant returns which call gets the next process: one of the tenant with the
+// fewest that are busy, and among those the first that came.
+func (p *pool) nextWant() (next int) {
+	busy := make(map[string]int)
+	for proc := range p.busy {
+		busy[proc.tenant]++
+	}
+	for i, w := range p.wanting {
+		if busy[w.tenant] < busy[p.wanting[next].tenant] {
+			next = i
+		}
+	}
+	return next
+}
+
+// hand gives a new process to one that wants it, or keeps it. An error goes to
+// all that want one.
 func (s *Sandbox) hand(f fresh) {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
 	switch {
 	case f.err != nil:
 		for _, w := range s.pool.wanting {
-			w <- f
+			w.got <- f
 		}
 		s.pool.wanting = nil
 	case s.pool.closed:
@@ -244,8 +205,9 @@ func (s *Sandbox) hand(f fresh) {
 	case !f.process.alive():
 		s.pool.more.Signal()
 	case len(s.pool.wanting) > 0:
-		s.pool.wanting[0] <- f
-		s.pool.wanting = s.pool.wanting[1:]
+		next := s.pool.nextWant()
+		s.pool.wanting[next].got <- f
+		s.pool.wanting = slices.Delete(s.pool.wanting, next, next+1)
 	default:
 		s.pool.blank = append(s.pool.blank, f.process)
 	}
@@ -253,9 +215,8 @@ func (s *Sandbox) hand(f fresh) {
 
 // put takes a process back after its call. It is kept for the next call of its
 // program, or ended.
-func (s *Sandbox) put(p *process, reuse bool) {
+func (s *Sandbox) put(p *process, mine *turn, reuse bool) {
 	s.pool.mu.Lock()
-	who := p.bound.identity()
 	delete(s.pool.busy, p)
 	p.used = s.settings.Now()
 	if !reuse || s.settings.PerInvocation || s.pool.closed || s.worn(p) || !p.alive() {
@@ -264,7 +225,7 @@ func (s *Sandbox) put(p *process, reuse bool) {
 		s.pool.idle = append(s.pool.idle, p)
 	}
 	s.pool.mu.Unlock()
-	s.giveTurn(who)
+	s.turns.give(mine)
 }
 
 // worn tells whether a process has served long enough: what a heap remembers

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/internal/sandbox"
 	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
+	"github.com/tokenkeep/tokenkeep/internal/waittest"
 )
 
 // clock is a time that tests move.
@@ -98,7 +99,7 @@ func TestIdleProcessesAreStopped(t *testing.T) {
 	}
 	c.forward(2 * time.Second)
 	s.Sweep()
-	eventually(t, "the process is stopped", func() bool {
+	waittest.Until(t, "the process is stopped", func() bool {
 		text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(idle[0]), "stat"))
 		_, state, _ := strings.Cut(string(text), ") ")
 		return err == nil && strings.HasPrefix(state, "T")
@@ -123,7 +124,7 @@ func TestAFullPoolAnswersAtOnceAndRecovers(t *testing.T) {
 		})
 	}
 	busy := func(n int) {
-		eventually(t, fmt.Sprintf("%d calls run", n), func() bool { _, _, b := s.PIDs(); return len(b) == n })
+		waittest.Until(t, fmt.Sprintf("%d calls run", n), func() bool { _, _, b := s.PIDs(); return len(b) == n })
 	}
 	begin("a")
 	busy(1)
@@ -142,7 +143,7 @@ func TestAFullPoolAnswersAtOnceAndRecovers(t *testing.T) {
 		out, err := run(t, s, program("t", "c", "1", "module.exports = () => 1"), nil)
 		waited <- told(out, err)
 	}()
-	eventually(t, "a call waits", func() bool { return s.Waiting() == 1 })
+	waittest.Until(t, "a call waits", func() bool { return s.Waiting() == 1 })
 	if _, err := run(t, s, program("t", "e", "1", waits), nil); err != sandbox.ErrBusy {
 		t.Errorf("a call beyond the queue: %v, want ErrBusy at once", err)
 	}
@@ -164,7 +165,7 @@ func TestWaitingEndsAtTheDeadline(t *testing.T) {
 	running.Go(func() {
 		_, _ = s.Run(ctx, program("t", "a", "1", "module.exports = () => new Promise((r) => setTimeout(r, 600000))"), sandbox.Call{Entry: "main", Input: input(nil), Timeout: patience})
 	})
-	eventually(t, "a call runs", func() bool { _, _, b := s.PIDs(); return len(b) == 1 })
+	waittest.Until(t, "a call runs", func() bool { _, _, b := s.PIDs(); return len(b) == 1 })
 	_, err := s.Run(t.Context(), program("t", "b", "1", "module.exports = () => 1"), sandbox.Call{Entry: "main", Input: input(nil), Timeout: 10 * time.Millisecond})
 	if err != sandbox.ErrBusy || s.Waiting() != 0 {
 		t.Errorf("got %v with %d waiting, want ErrBusy and none", err, s.Waiting())
@@ -235,7 +236,7 @@ func TestAnAnswerCannotBeUsedAgain(t *testing.T) {
 	s := common(t)
 	p := program("t", "replay", "1", recorder+`module.exports = ({ args }) => { setInterval(replay, 1); return args }`)
 	broke := 0
-	for i := range 20 {
+	for i := 0; i < 20 || broke == 0; i++ { // until an old answer was sent
 		mine := fmt.Sprint("call ", i)
 		out, err := run(t, s, p, mine)
 		// The timer that a call left has its turn at the beginning of the next.
@@ -247,9 +248,7 @@ func TestAnAnswerCannotBeUsedAgain(t *testing.T) {
 			t.Errorf("%s: got %s, want its own answer or none", mine, got)
 		}
 	}
-	if broke == 0 {
-		t.Error("no old answer was ever sent: the test tries nothing")
-	}
+	t.Logf("%d calls met an old answer", broke)
 }
 
 func TestAProcessThatTalksBetweenCallsIsNotUsedAgain(t *testing.T) {

@@ -34,6 +34,7 @@ type process struct {
 
 	// Guarded by the mutex of the Sandbox.
 	bound  Program
+	tenant string // for whom its call counts
 	born   time.Time
 	used   time.Time
 	calls  int
@@ -63,7 +64,7 @@ func (s *Sandbox) startProcess(ctx context.Context, level Level) (*process, erro
 	}
 	p := &process{started: st, slot: slot, dead: make(chan struct{}), born: s.settings.Now()}
 	alive, gone := context.WithCancel(context.Background())
-	p.network = &network{ctx: alive, tickets: map[string]net.Conn{}, dial: s.settings.Dial}
+	p.network = &network{ctx: alive, tickets: map[string]net.Conn{}, dial: s.settings.Dial, reached: s.turns.reached}
 	p.memory, _ = os.Open(filepath.Join("/proc", strconv.Itoa(p.pid), "statm"))
 	go func() {
 		waitFor(p.pidfd)
@@ -183,8 +184,8 @@ func waitFor(pidfd *os.File) {
 		return
 	}
 	_ = raw.Read(func(fd uintptr) bool {
-		k, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
-		return k > 0 || (err != nil && !errors.Is(err, unix.EINTR))
+		ready, err := look(fd)
+		return ready != 0 || err != nil
 	})
 }
 
@@ -222,8 +223,8 @@ func (p *process) quiet() bool {
 	}
 	quiet := false
 	_ = raw.Control(func(fd uintptr) {
-		k, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
-		quiet = k == 0 && err == nil
+		ready, err := look(fd)
+		quiet = ready == 0 && err == nil
 	})
 	return quiet
 }

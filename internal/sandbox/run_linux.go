@@ -29,12 +29,12 @@ func (s *Sandbox) Run(ctx context.Context, p Program, c Call) (Outcome, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	proc, err := s.take(ctx, p)
+	proc, mine, err := s.take(ctx, p.Tenant, p)
 	if err != nil {
 		return Outcome{}, err
 	}
-	out, reuse, err := proc.call(ctx, c)
-	s.put(proc, reuse)
+	out, reuse, err := proc.call(within(ctx, mine), c)
+	s.put(proc, mine, reuse)
 	s.metrics.ran(out, err)
 	return out, err
 }
@@ -140,19 +140,20 @@ var failures = map[string]Failure{
 const checkWait = 10 * time.Second
 
 // Check parses code as the body of a module, in sloppy mode and without
-// running it. The error is a *SyntaxError when it does not parse.
-func (s *Sandbox) Check(ctx context.Context, code string) error {
+// running it, in a turn of the tenant. The error is a *SyntaxError when it does
+// not parse.
+func (s *Sandbox) Check(ctx context.Context, tenant, code string) error {
 	if len(code) > maxInput {
 		return &Failure{Reason: TooLarge, words: "the code is larger than 5 MiB"}
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkWait)
 	defer cancel()
 	// Parsing is work on hostile input too: the process serves nothing else.
-	p, err := s.take(ctx, Program{})
+	p, mine, err := s.take(ctx, tenant, Program{})
 	if err != nil {
 		return err
 	}
-	defer s.put(p, false)
+	defer s.put(p, mine, false)
 	deadline, _ := ctx.Deadline()
 	_ = p.control.SetDeadline(deadline)
 	defer context.AfterFunc(ctx, func() { _ = p.control.SetDeadline(time.Unix(1, 0)) })()

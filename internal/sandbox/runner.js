@@ -35,7 +35,7 @@ const { parse, stringify } = JSON;
 const { allocUnsafe, byteLength } = Buffer;
 const text = Buffer.prototype.toString;
 const fill = Buffer.prototype.fill;
-const { setImmediate: turn, Error: PlainError, String: toText } = globalThis;
+const { setImmediate: turn, Error: PlainError, SyntaxError: PlainSyntaxError, String: toText } = globalThis;
 const { compileFunction } = vm;
 const formatText = util.formatWithOptions;
 const leave = process.reallyExit;
@@ -122,9 +122,34 @@ const tenantRequire = runtime.createRequire({ extra: fs.existsSync(extra) ? extr
 let sources = null;
 const entries = new Map();
 
+// compile parses code as the body of a module. Of code that does not parse, the
+// error names the position.
+function compile(source, filename) {
+  try {
+    return compileFunction(source, PARAMETERS, { filename });
+  } catch (e) {
+    const { line, column, message } = position(e, source, filename);
+    throw new PlainSyntaxError('the code does not parse: line ' + line + ', column ' + column + ': ' + message);
+  }
+}
+
+// position returns where code does not parse. The engine marks no column when
+// the code ends too early: the position is then the end of the code.
+function position(e, source, filename) {
+  const message = toText(e.message);
+  if (message === 'Unexpected end of input') {
+    const rows = source.split(/\r\n|[\n\r\u2028\u2029]/);
+    return { line: rows.length, column: rows[rows.length - 1].length + 1, message };
+  }
+  const lines = toText(e.stack).split('\n');
+  const at = lines[0].startsWith(filename + ':') ? +lines[0].slice(filename.length + 1) : 1;
+  const caret = lines.findIndex((l, i) => i > 1 && /^\s*\^+$/.test(l));
+  return { line: at || 1, column: caret > 0 ? lines[caret].indexOf('^') + 1 : 1, message };
+}
+
 function load(entry) {
   const filename = '/program/' + entry + '.js';
-  const body = compileFunction(sources[entry], PARAMETERS, { filename });
+  const body = compile(sources[entry], filename);
   const module = { exports: {}, id: filename, filename, loaded: false, children: [], paths: [] };
   body.call(module.exports, module.exports, tenantRequire, module, filename, '/program');
   module.loaded = true;
@@ -205,10 +230,7 @@ function check(source) {
     compileFunction(source, PARAMETERS, { filename: 'program' });
     return '';
   } catch (e) {
-    const lines = toText(e.stack).split('\n');
-    const at = /^program:(\d+)$/.exec(lines[0]);
-    const caret = lines.findIndex((l, i) => i > 1 && /^\s*\^+$/.test(l));
-    return stringify({ line: at ? +at[1] : 1, column: caret > 0 ? lines[caret].indexOf('^') + 1 : 1, message: toText(e.message) });
+    return stringify(position(e, source, 'program'));
   }
 }
 

@@ -68,13 +68,16 @@ type Settings struct {
 	// PerInvocation takes a fresh process for every call.
 	PerInvocation bool
 
-	Blank      int           // processes kept ready [4]
-	PerProgram int           // calls of one program at once, waiting ones included [10]
-	Global     int           // calls at once, and processes that serve them [200]
-	Queue      int           // calls that wait for a process [100]; negative for none
-	Idle       time.Duration // a process ends after so long without a call [1m]
-	MaxAge     time.Duration // and in any case after this [1h]
-	MaxCalls   int           // or after so many calls [10,000]
+	Blank      int // processes kept ready [4]
+	PerProgram int // calls of one program at once, waiting ones included [10]
+	// Global is how many calls run at once [200]. A call for whose tenant nothing
+	// runs does not wait for the others: such calls may take an eighth more, and
+	// those that code makes with req.bt another eighth at each level.
+	Global   int
+	Queue    int           // calls that wait for a process [100]; negative for none
+	Idle     time.Duration // a process ends after so long without a call [1m]
+	MaxAge   time.Duration // and in any case after this [1h]
+	MaxCalls int           // or after so many calls [10,000]
 
 	OldSpaceMiB int // heap of the engine [96]
 	DataMiB     int // all private memory of a process [256]
@@ -83,10 +86,21 @@ type Settings struct {
 	// with a method Errno() string chooses the code that the program sees.
 	Dial func(ctx context.Context, tenant, host string, port int) (net.Conn, error)
 
+	Reached func(Bound)           // is told that a bound was reached [none]
 	Log     *slog.Logger          // [none]
 	Metrics prometheus.Registerer // [none]
 	Now     func() time.Time      // [time.Now]
 }
+
+// Bound is a limit that keeps the code of one tenant from taking the sandbox from
+// the others.
+type Bound int
+
+// The bounds.
+const (
+	SharedTurns Bound = iota // a tenant with its share of the turns waited because others did
+	Connections              // a process asked for more connections than it may have
+)
 
 func (s Settings) filled() Settings {
 	number := func(n *int, otherwise int) {

@@ -20,6 +20,7 @@ type Sandbox struct {
 	root     preparedRoot
 	launcher *launcher
 	slots    slots
+	turns    *turns
 	pool     pool
 	metrics  *metrics
 	closing  sync.Once
@@ -49,7 +50,7 @@ func newSandbox(ctx context.Context, settings Settings, best Level) (*Sandbox, e
 		HeaderPrefix: settings.HeaderPrefix,
 	}}}
 	s.pool.busy = make(map[*process]bool)
-	s.pool.calls = make(map[identity]int)
+	s.turns = newTurns(settings)
 	s.pool.more = sync.NewCond(&s.pool.mu)
 	if err := s.probe(ctx, best); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -77,13 +78,9 @@ func (s *Sandbox) Close() error {
 func (s *Sandbox) close() error {
 	s.pool.mu.Lock()
 	s.pool.closed = true
-	for _, turn := range s.pool.waiting {
-		close(turn) // to find it closed
-	}
-	s.pool.running += len(s.pool.waiting)
-	s.pool.waiting = nil
 	s.pool.more.Broadcast()
 	s.pool.mu.Unlock()
+	s.turns.close()
 	s.hand(fresh{err: ErrClosed})
 	if s.pool.stop != nil {
 		s.pool.stop()

@@ -36,4 +36,4 @@ func (*Sandbox) Run(_ context.Context, _ Program, c Call) (Outcome, error) {
 }
 
 // Check gives ErrOff.
-func (*Sandbox) Check(context.Context, string) error { return ErrOff }
+func (*Sandbox) Check(context.Context, string, string) error { return ErrOff }

@@ -76,7 +76,7 @@ func open(t testing.TB, change func(*sandbox.Settings)) *sandbox.Sandbox {
 }
 
 // patience is for calls that are not about time.
-const patience = 30 * time.Second
+const patience = time.Hour
 
 // program has a version that changes with its code.
 func program(tenant, id, version, code string) sandbox.Program {
@@ -127,18 +127,6 @@ func told(out sandbox.Outcome, err error) string {
 		return "nothing"
 	}
 	return "value " + string(out.Value)
-}
-
-// eventually waits for a condition that another goroutine or process brings about.
-func eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for !holds() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not so after %v: %s", patience, what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
 }
 
 // refusal is an error of a dialler with the code that programs see.

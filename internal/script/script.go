@@ -75,6 +75,13 @@ type Program struct {
 	Sources     map[string]string // by the name of their entry
 }
 
+// Deployed is code with what it runs with.
+type Deployed struct {
+	Program       Program
+	Entry         string          // which of its sources
+	Configuration jsonvalue.Value // an object
+}
+
 // Call is one run.
 type Call struct {
 	Entry         string // which of the sources
@@ -103,6 +110,12 @@ type Outcome struct {
 	Memory  int64 // bytes, as far as known
 }
 
+// What a run is charged with, in bytes of memory.
+const (
+	inputWeight  = 2           // for each byte of its input: the text, and the frame that carries it
+	resultWeight = 2 * 5 << 20 // of the largest result: its text and its value
+)
+
 type depthKey struct{}
 
 // Depth is how deep in code that called code a request was made; 0 outside.
@@ -115,6 +128,19 @@ func Depth(ctx context.Context) int {
 // that nobody waits for does not escape the bound.
 func AtDepth(ctx context.Context, depth int) context.Context {
 	return context.WithValue(ctx, depthKey{}, depth)
+}
+
+// Acting returns the application that code acts for, with the permissions that
+// it has now.
+func (r *Runner) Acting(ctx context.Context, tenant, application string) (access.Caller, error) {
+	c, err := r.caller(ctx, tenant, application)
+	if errors.Is(err, fault.Unauthenticated) || errors.Is(err, fault.NotFound) {
+		return c, errNobody // a 401 would speak of the key of whoever called
+	}
+	if err != nil {
+		return c, fmt.Errorf("find the application of code: %w", err)
+	}
+	return c, nil
 }
 
 // Run runs code. Its error is a fault, a *Thrown or a *Custom when the code is
@@ -130,15 +156,11 @@ func (r *Runner) Run(ctx context.Context, p Program, c Call) (out Outcome, err e
 	}
 	var client http.Handler
 	if p.Application != "" {
-		caller, err := r.caller(ctx, p.Tenant, p.Application)
-		if errors.Is(err, fault.Unauthenticated) || errors.Is(err, fault.NotFound) {
-			return out, errNobody // a 401 would speak of the key of whoever called
+		caller, err := r.Acting(ctx, p.Tenant, p.Application)
+		if err != nil && fault.Of(err).Kind() == fault.Internal {
+			err = fmt.Errorf("%w: %w", ErrNotStarted, err)
 		}
 		if err != nil {
-			err = fmt.Errorf("find the application of code: %w", err)
-			if fault.Of(err).Kind() == fault.Internal {
-				err = fmt.Errorf("%w: %w", ErrNotStarted, err)
-			}
 			return out, err
 		}
 		serve := r.client(caller.WithOrigin(c.Origin))
@@ -153,10 +175,17 @@ func (r *Runner) Run(ctx context.Context, p Program, c Call) (out Outcome, err e
 	var input jsonvalue.Builder
 	input.Add("args", c.Args)
 	input.Add("configuration", c.Configuration)
+	// What it may return is charged before it runs: afterwards it is too late to
+	// refuse, because the code may have acted.
+	reserved := inputWeight*int64(input.Value().JSONSize()) + resultWeight
+	if err := c.Origin.ChargeMemory(p.Tenant, reserved); err != nil {
+		return out, fmt.Errorf("%w: %w", ErrNotStarted, err)
+	}
 	got, err := r.box.Run(ctx, sandbox.Program{
 		Tenant: p.Tenant, ID: p.ID, Version: strconv.FormatInt(p.Version, 10), Sources: p.Sources,
 	}, sandbox.Call{Entry: c.Entry, Input: input.Value().AppendJSON(nil), Headers: c.Headers, Client: client, Timeout: c.Timeout})
 	out.Console, out.Took, out.Memory = got.Console, got.Took, got.Memory
+	_ = c.Origin.ChargeMemory(p.Tenant, -reserved) // giving back never fails
 	if err != nil {
 		return out, failure(err)
 	}
@@ -167,6 +196,9 @@ func (r *Runner) Run(ctx context.Context, p Program, c Call) (out Outcome, err e
 		return out, nil
 	}
 	defer clear(got.Value)
+	if err := c.Origin.ChargeMemory(p.Tenant, int64(len(got.Value))+jsonvalue.Weight(got.Value)); err != nil {
+		return out, err
+	}
 	if out.Value, err = jsonvalue.Parse(got.Value); err != nil {
 		return out, errNotValid // duplicate names, or nested too deep for us
 	}
@@ -192,9 +224,9 @@ func failure(err error) error {
 	return fmt.Errorf("run code: %w", err)
 }
 
-// Check parses code without running it. What does not parse is noted under
+// Check parses code of a tenant without running it. What does not parse is noted under
 // path with its line and column, in the engine's words.
-func (r *Runner) Check(ctx context.Context, f *fault.Fields, path, code string, maxLength int) error {
+func (r *Runner) Check(ctx context.Context, f *fault.Fields, tenant, path, code string, maxLength int) error {
 	switch n := utf8.RuneCountInString(code); {
 	case strings.TrimSpace(code) == "":
 		f.Add(path, "is required")
@@ -206,7 +238,7 @@ func (r *Runner) Check(ctx context.Context, f *fault.Fields, path, code string, 
 	if r.box == nil {
 		return nil // it is checked when it runs
 	}
-	err := r.box.Check(ctx, code)
+	err := r.box.Check(ctx, tenant, code)
 	var syntax *sandbox.SyntaxError
 	if errors.As(err, &syntax) {
 		f.Add(path, fmt.Sprintf("does not parse: line %d, column %d: %s", syntax.Line, syntax.Column, syntax.Message))

@@ -17,6 +17,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/jsonvalue"
 	"github.com/tokenkeep/tokenkeep/internal/sandbox"
 	"github.com/tokenkeep/tokenkeep/internal/script"
+	"github.com/tokenkeep/tokenkeep/internal/waittest"
 	"github.com/tokenkeep/tokenkeep/test/runtimetest"
 )
 
@@ -39,7 +40,7 @@ func parse(t *testing.T, text string) jsonvalue.Value {
 }
 
 func call() script.Call {
-	return script.Call{Entry: "main", Args: empty, Configuration: empty, Timeout: 10 * time.Second}
+	return script.Call{Entry: "main", Args: empty, Configuration: empty, Timeout: time.Hour}
 }
 
 func program(code, application string) script.Program {
@@ -53,12 +54,12 @@ func TestAServerWithoutASandboxRunsAndChecksNothing(t *testing.T) {
 	}
 	for code, want := range map[string]string{"not code at all": "", "": "is required", " \n\t": "is required", "ééééé": "is too long"} {
 		var f fault.Fields
-		if err := r.Check(t.Context(), &f, "code", code, 4); err != nil {
+		if err := r.Check(t.Context(), &f, "t", "code", code, 4); err != nil {
 			t.Fatal(err)
 		}
 		if code == "not code at all" { // long, too
 			f = fault.Fields{}
-			if err := r.Check(t.Context(), &f, "code", code, 100); err != nil {
+			if err := r.Check(t.Context(), &f, "t", "code", code, 100); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -81,6 +82,7 @@ func TestRun(t *testing.T) {
 		depths  []int    // at which the client was called
 		origins []access.Origin
 		fails   error
+		called  func() // when the client is
 	)
 	r := script.New(box, func(_ context.Context, tenant, application string) (access.Caller, error) {
 		asked = append(asked, tenant+"/"+application)
@@ -98,6 +100,9 @@ func TestRun(t *testing.T) {
 			}
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = io.WriteString(w, `{"id":"`+c.Application()+`"}`)
+			if called != nil {
+				called()
+			}
 		})
 	})
 	code := `
@@ -108,6 +113,7 @@ func TestRun(t *testing.T) {
 			case 'client': return (await req.bt.tokens.create({ type: 'token', data: 1 })).id;
 			case 'throw': throw new Error('with ' + req.args.value);
 			case 'deep': { let a = 1; for (let i = 0; i < 70; i++) a = [a]; return a; }
+			case 'client and hang': await req.bt.tokens.create({ type: 'token', data: 1 }); // falls through
 			case 'hang': return new Promise(() => setInterval(() => {}, 1000));
 			}
 		}`
@@ -129,6 +135,18 @@ func TestRun(t *testing.T) {
 	}
 	if out, err = run(t.Context(), "", `{}`, nil); err != nil || !out.Value.IsNull() {
 		t.Errorf("nothing returned = %s, %v", out.Value.AppendJSON(nil), err)
+	}
+
+	meter := &accesstest.Meter{Most: 1 << 20}
+	if _, err = run(t.Context(), "", `{"do":"echo"}`, func(c *script.Call) { c.Origin.Meter = meter }); !errors.Is(err, script.ErrNotStarted) || !errors.Is(err, fault.Unavailable) {
+		t.Errorf("a run whose result might not fit = %v, want ErrNotStarted and Unavailable", err)
+	}
+	meter.Most = 64 << 20
+	if _, err = run(t.Context(), "", `{"do":"echo"}`, func(c *script.Call) { c.Origin.Meter = meter }); err != nil {
+		t.Errorf("a run that fits = %v", err)
+	}
+	if _, held, peak := meter.Charged(); peak < 10<<20 || held == 0 || held > 64<<10 {
+		t.Errorf("a run was charged with %d bytes, and with %d for its small result", peak, held)
 	}
 
 	out, err = run(t.Context(), "app", `{"do":"client"}`, func(c *script.Call) { c.Origin = access.Origin{TraceID: "trace"} })
@@ -160,17 +178,21 @@ func TestRun(t *testing.T) {
 	if _, err = run(t.Context(), "", `{"do":"deep"}`, nil); fault.Of(err).Detail() != "the code returned something that is not JSON" {
 		t.Errorf("too deep = %v", err)
 	}
-	if _, err = run(t.Context(), "", `{"do":"hang"}`, func(c *script.Call) { c.Timeout = 300 * time.Millisecond }); fault.Of(err).Detail() != "the code timed out" {
+	waittest.Until(t, "the code starts within its time", func() bool {
+		_, err = run(t.Context(), "", `{"do":"hang"}`, func(c *script.Call) { c.Timeout = 300 * time.Millisecond })
+		return !errors.Is(err, script.ErrNotStarted)
+	})
+	if fault.Of(err).Detail() != "the code timed out" {
 		t.Errorf("no end = %v", err)
 	}
 	stopped, stop := context.WithCancel(t.Context())
-	time.AfterFunc(200*time.Millisecond, stop)
-	if _, err = run(stopped, "", `{"do":"hang"}`, nil); !errors.Is(err, context.Canceled) || fault.Of(err).Kind() != fault.Internal {
+	fails, called = nil, stop
+	if _, err = run(stopped, "app", `{"do":"client and hang"}`, nil); !errors.Is(err, context.Canceled) || fault.Of(err).Kind() != fault.Internal {
 		t.Errorf("a caller that has gone = %v, want context.Canceled and nobody's fault", err)
 	}
 
 	var f fault.Fields
-	if err := r.Check(t.Context(), &f, "code", "let a;\nlet a;", 100); err != nil || f.Err() == nil ||
+	if err := r.Check(t.Context(), &f, "t", "code", "let a;\nlet a;", 100); err != nil || f.Err() == nil ||
 		!strings.HasPrefix(fault.Of(f.Err()).Fields()["code"][0], "does not parse: line 2, column 5: ") {
 		t.Errorf("Check = %v, %v", err, f.Err())
 	}

@@ -31,8 +31,8 @@ func (s *Server) adminRoutes() []httpapi.Route {
 
 func (s *Server) adminStatus(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
 	return httpapi.WriteJSON(w, http.StatusOK, admin.Status{
-		BaseURL: s.BaseURL(), Version: s.options.Version, StartedAt: s.started.UTC(), Ready: s.store.Ready(r.Context()) == nil,
-		ClockOffsetMS: s.clockOffset(r.Context()), SandboxLevel: s.sandboxLevel(),
+		BaseURL: s.BaseURL(), Version: s.options.Version, StartedAt: s.started.UTC(), Ready: s.ready(r.Context()) == nil, KMS: s.outage.trouble(),
+		ClockOffsetMS: s.clockOffset(r.Context()), SandboxLevel: s.sandboxLevel(), LimitsReached: s.limits.LastHour(),
 		Outdated: errors.Is(s.store.AllTenants().Current(r.Context()), store.ErrNewerSchema),
 	})
 }
@@ -118,6 +118,8 @@ func asFault(err error) error {
 		return errNoTenant
 	case errors.Is(err, keyring.ErrInUse):
 		return errKEKInUse
+	case errors.As(err, new(*keyring.Unsupported)):
+		return errKEKElsewhere
 	}
 	return err
 }

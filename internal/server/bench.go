@@ -36,7 +36,7 @@ func NewBench(ctx context.Context, c *config.Config, log *slog.Logger) (*Bench, 
 	if err := s.openEgress(); err != nil {
 		return nil, err
 	}
-	box, err := newSandbox(ctx, c, s.dialForCode, log, s.registry)
+	box, err := newSandbox(ctx, c, s.dialForCode, s.reachedInSandbox, log, s.registry)
 	if err != nil {
 		s.egress.Close()
 		return nil, &SandboxError{err}

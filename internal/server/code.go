@@ -13,9 +13,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/audit"
 	"github.com/tokenkeep/tokenkeep/internal/config"
 	"github.com/tokenkeep/tokenkeep/internal/egress"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
+	"github.com/tokenkeep/tokenkeep/internal/limit"
 	"github.com/tokenkeep/tokenkeep/internal/proxy"
 	"github.com/tokenkeep/tokenkeep/internal/reactor"
 	"github.com/tokenkeep/tokenkeep/internal/sandbox"
@@ -78,12 +80,22 @@ func (s *Server) openSandbox(ctx context.Context) error {
 }
 
 func (s *Server) newSandbox(ctx context.Context) (*sandbox.Sandbox, error) {
-	return newSandbox(ctx, s.config, s.dialForCode, s.log, s.registry)
+	return newSandbox(ctx, s.config, s.dialForCode, s.reachedInSandbox, s.log, s.registry)
+}
+
+// reachedInSandbox counts a limit that code of a tenant has reached.
+func (s *Server) reachedInSandbox(b sandbox.Bound) {
+	switch b {
+	case sandbox.SharedTurns:
+		s.limits.Reached(limit.SandboxShare)
+	case sandbox.Connections:
+		s.limits.Reached(limit.SandboxConnections)
+	}
 }
 
 type dialer func(ctx context.Context, tenant, host string, port int) (net.Conn, error)
 
-func newSandbox(ctx context.Context, c *config.Config, dial dialer, log *slog.Logger, metrics prometheus.Registerer) (*sandbox.Sandbox, error) {
+func newSandbox(ctx context.Context, c *config.Config, dial dialer, reached func(sandbox.Bound), log *slog.Logger, metrics prometheus.Registerer) (*sandbox.Sandbox, error) {
 	runtime, err := runtimeFolder(c.SandboxRuntime)
 	if err != nil {
 		return nil, err
@@ -93,7 +105,7 @@ func newSandbox(ctx context.Context, c *config.Config, dial dialer, log *slog.Lo
 		HeaderPrefix:  c.HeaderPrefix,
 		PerInvocation: c.SandboxPerInvocation, Blank: c.SandboxBlank, PerProgram: c.SandboxPerProgram, Global: c.SandboxGlobal, Queue: c.SandboxQueue,
 		Idle: c.SandboxIdle, MaxAge: c.SandboxMaxAge, OldSpaceMiB: c.SandboxHeap, DataMiB: c.SandboxMemory,
-		Dial: dial, Log: log, Metrics: metrics,
+		Dial: dial, Reached: reached, Log: log, Metrics: metrics,
 	})
 }
 
@@ -149,13 +161,15 @@ func (s *Server) connectCode() {
 	s.scripts = script.New(s.sandbox, acting, func(c access.Caller) http.Handler { return s.api.As(c) })
 	s.reactors = reactor.New(reactor.Parts{
 		Store: s.store, Ring: s.ring, Tokens: s.tokens, Scripts: s.scripts, Acting: s.directory.Acting, Secrets: s.directory.CallbackSecrets,
+		Refused: func(ctx context.Context, c access.Caller, err error) { s.audit.Refused(ctx, c, err, audit.Attempt{}) },
 		Problem: httpapi.ProblemOf, Transport: s.egress.Transport,
 		CheckURL: func(address string) error { _, err := s.egress.Check(address); return err },
 	}, reactor.Options{
 		Now: s.now, MaxBody: int(s.config.MaxBody), OptionalConfiguration: s.config.OptionalConfiguration, HeaderPrefix: s.config.HeaderPrefix,
-		Logger: s.log, Metrics: s.registry,
+		Logger: s.log, Metrics: s.registry, QueuedJobs: s.config.QueuedJobs, Limits: s.limits,
 	})
 	s.proxies = proxy.New(s.store, s.ring, s.tokens, s.scripts, s.egress, proxy.Options{
 		Now: s.now, MaxBody: int(s.config.MaxBody), HeaderPrefix: s.config.HeaderPrefix, Environment: s.config.Environment, Acting: acting,
+		Reactor: s.reactors.Deployed,
 	})
 }

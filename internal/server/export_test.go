@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 
+	"github.com/tokenkeep/tokenkeep/internal/admission"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 )
 
@@ -27,3 +28,9 @@ func (s *Server) NoteTime(ctx context.Context) error { return s.noteTime(ctx) }
 
 // DoubtsClock says that nothing is destroyed because the clock says so.
 func (s *Server) DoubtsClock() bool { return s.doubtsClock() }
+
+// Memory returns what requests in flight hold.
+func (s *Server) Memory() *admission.Pool { return s.memory }
+
+// TotalMemory is totalMemory.
+var TotalMemory = totalMemory

@@ -1,9 +1,9 @@
 package server
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/tokenkeep/tokenkeep/internal/access"
 	"github.com/tokenkeep/tokenkeep/internal/admin"
@@ -11,7 +11,6 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
-	"github.com/tokenkeep/tokenkeep/internal/keyring/localkms"
 )
 
 // keyRoutes are the rows of the admin socket that look after keys.
@@ -25,6 +24,7 @@ func (s *Server) keyRoutes() []httpapi.Route {
 }
 
 func (s *Server) keyStatus(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
+	_ = s.kms.Reload() // a key file that cannot be used is reported by rotations and at the next start
 	out := admin.KeyStatus{Tenants: []admin.TenantKeys{}}
 	err := s.ring.Status(r.Context(), func(t keyring.TenantStatus) error {
 		row := admin.TenantKeys{Tenant: t.Tenant, KEKs: t.KEKs, Rotation: string(t.Rotation.Phase)}
@@ -37,7 +37,7 @@ func (s *Server) keyStatus(w http.ResponseWriter, r *http.Request, _ access.Call
 	if err != nil {
 		return err
 	}
-	out.Primary, out.KEKs = s.kms.Primary(), s.kms.IDs() // as they are when all keysets were opened
+	out.Primary, out.KEKs = s.kms.Primary(), s.kms.IDs()
 	return httpapi.WriteJSON(w, http.StatusOK, out)
 }
 
@@ -47,15 +47,15 @@ func (s *Server) keyStatus(w http.ResponseWriter, r *http.Request, _ access.Call
 // readable. When a run was cut short, the next one goes on with the same key.
 func (s *Server) rotateKEK(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
 	return follow(w, func(say func(string)) (any, error) {
-		if err := s.kms.Reload(); err != nil && !errors.Is(err, localkms.ErrNoFile) {
+		if err := s.kms.Reload(); err != nil {
 			return nil, err
 		}
-		old, err := s.oldKEKs(r)
+		old, err := s.ring.OldKEKs(r.Context())
 		if err != nil {
 			return nil, err
 		}
 		if len(old) == 0 {
-			id, err := s.kms.Rotate()
+			id, err := s.kms.Rotate(r.Context())
 			if err != nil {
 				return nil, err
 			}
@@ -68,24 +68,10 @@ func (s *Server) rotateKEK(w http.ResponseWriter, r *http.Request, _ access.Call
 	})
 }
 
-// oldKEKs returns the key-encryption keys that still wrap something and are
-// not the primary one.
-func (s *Server) oldKEKs(r *http.Request) ([]string, error) {
-	var old []string
-	err := s.ring.Status(r.Context(), func(t keyring.TenantStatus) error {
-		for _, k := range t.KEKs {
-			if k != s.kms.Primary() {
-				old = append(old, k)
-			}
-		}
-		return nil
-	})
-	return old, err
-}
-
 var (
-	errNoKEK    = fault.New(fault.NotFound, "there is no such key-encryption key")
-	errKEKInUse = fault.New(fault.Conflict, "the key-encryption key is still in use: run 'tokenkeep key rotate-kek' first")
+	errKEKElsewhere = fault.New(fault.Conflict, "this KMS does not let the server remove keys: take the key out of kek.also, and remove it with the KMS's own tools, as docs/keys.md says")
+	errNoKEK        = fault.New(fault.NotFound, "there is no such key-encryption key")
+	errKEKInUse     = fault.New(fault.Conflict, "the key-encryption key is still in use: run 'tokenkeep key rotate-kek' first")
 )
 
 func (s *Server) dropKEK(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
@@ -93,11 +79,7 @@ func (s *Server) dropKEK(w http.ResponseWriter, r *http.Request, _ access.Caller
 	if err := httpapi.Decode(r, &in); err != nil {
 		return err
 	}
-	known := false
-	for _, id := range s.kms.IDs() {
-		known = known || id == in.ID
-	}
-	if !known {
+	if !slices.Contains(s.kms.IDs(), in.ID) {
 		return errNoKEK
 	}
 	if err := s.ring.DropKEK(r.Context(), in.ID, s.kms.Drop); err != nil {

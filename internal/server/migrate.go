@@ -12,7 +12,7 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/internal/config"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
-	"github.com/tokenkeep/tokenkeep/internal/keyring/localkms"
+	"github.com/tokenkeep/tokenkeep/internal/keyring/providers"
 	"github.com/tokenkeep/tokenkeep/internal/store"
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres"
 	"github.com/tokenkeep/tokenkeep/internal/store/sqlite"
@@ -32,7 +32,7 @@ type Migrated struct {
 
 // migration is a migration under way.
 type migration struct {
-	kms  *localkms.KMS
+	kms  keyring.KMS
 	now  func() time.Time
 	say  func(string)
 	from *sqlite.Store
@@ -55,12 +55,14 @@ func MigrateStore(ctx context.Context, c *config.Config, now func() time.Time, s
 		return nil, errors.New("store.url is not set: it names the database to move the store to")
 	}
 	m := &migration{now: now, say: say}
-	if m.kms, err = openKMS(c); err != nil {
+	kms, err := openKMS(ctx, c, providers.Options{Now: now})
+	if err != nil {
 		return nil, err
 	}
-	if m.kms == nil {
-		return nil, errors.New("kek.file is not set: the key-encryption key of the store is needed to verify what was moved")
+	if kms == nil {
+		return nil, errors.New("kek is not set: the key-encryption key of the store is needed to verify what was moved")
 	}
+	m.kms = kms
 	if _, err := os.Stat(filepath.Join(c.Data, sqlite.BackupFile)); err != nil {
 		return nil, errors.New("there is no embedded store in the data folder, or it cannot be read")
 	}

@@ -21,13 +21,14 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 	"github.com/tokenkeep/tokenkeep/internal/server"
 	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
+	"github.com/tokenkeep/tokenkeep/internal/waittest"
 )
 
 // developers loads the settings of a developer's machine with changes given as
 // name, value, name, value.
 func developers(t testing.TB, data string, changes ...string) *config.Config {
 	t.Helper()
-	flags := map[string]string{"addr": "127.0.0.1:0", "data": data, "drain.delay": "0s", "drain.timeout": "10s"}
+	flags := map[string]string{"addr": "127.0.0.1:0", "data": data, "drain.delay": "0s", "drain.timeout": "1h"}
 	for i := 0; i < len(changes); i += 2 {
 		flags[changes[i]] = changes[i+1]
 	}
@@ -52,12 +53,12 @@ func echo(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
 
 var tail = strings.Repeat("tail ", 4000)
 
-// slow answers after a while, the first half of its answer well before the second.
+// slow answers after a while, the first half of its answer some time before the second.
 func slow(w http.ResponseWriter, _ *http.Request, _ access.Caller) error {
-	time.Sleep(15 * time.Millisecond)
+	waittest.Sometime(30 * time.Millisecond)
 	_, _ = io.WriteString(w, "first ")
 	_ = http.NewResponseController(w).Flush()
-	time.Sleep(15 * time.Millisecond)
+	waittest.Sometime(30 * time.Millisecond)
 	_, err := io.WriteString(w, tail)
 	return err
 }
@@ -118,6 +119,7 @@ const pause = 120 * time.Millisecond
 // that rests for as long as the drain delay, because the machine is busy, is
 // not told before.
 type rest struct {
+	delay    time.Duration             // of the drain
 	since    time.Time                 // the answer before
 	sent     atomic.Pointer[time.Time] // the request; nil when it could not be
 	answered atomic.Bool               // something came back
@@ -136,7 +138,7 @@ func (r *rest) tooLong() bool {
 	if at := r.sent.Load(); at != nil {
 		sent = *at
 	}
-	return !r.since.IsZero() && !r.answered.Load() && sent.Sub(r.since) >= pause
+	return !r.since.IsZero() && !r.answered.Load() && sent.Sub(r.since) >= r.delay
 }
 
 func TestNoRequestIsCutOverManyRestartsUnderLoad(t *testing.T) {
@@ -158,7 +160,7 @@ func TestNoRequestIsCutOverManyRestartsUnderLoad(t *testing.T) {
 			defer clients.Done()
 			transport := &http.Transport{}
 			defer transport.CloseIdleConnections()
-			client := &http.Client{Transport: transport, Timeout: 30 * time.Second}
+			client := &http.Client{Transport: transport}
 			x := exchanges()[i%3]
 			for before := (time.Time{}); ; {
 				select {
@@ -166,7 +168,7 @@ func TestNoRequestIsCutOverManyRestartsUnderLoad(t *testing.T) {
 					return
 				default:
 				}
-				r := rest{since: before}
+				r := rest{since: before, delay: pause}
 				before = time.Now() // the connection rests from some time after this
 				if err := x.traced(httptrace.WithClientTrace(context.Background(), r.trace()), client, url); err != nil {
 					if r.tooLong() {
@@ -189,9 +191,8 @@ func TestNoRequestIsCutOverManyRestartsUnderLoad(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- s.Run(ctx) }()
-		for before := answered.Load(); answered.Load() < before+20 && failed.Load() == 0; {
-			time.Sleep(time.Millisecond)
-		}
+		before := answered.Load()
+		waittest.Until(t, "20 more answers", func() bool { return answered.Load() >= before+20 || failed.Load() > 0 })
 		cancel()
 		if err := <-done; err != nil {
 			t.Fatalf("stop %d: %v", round, err)

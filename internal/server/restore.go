@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/tokenkeep/tokenkeep/internal/backup"
 	"github.com/tokenkeep/tokenkeep/internal/config"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
-	"github.com/tokenkeep/tokenkeep/internal/keyring/localkms"
+	"github.com/tokenkeep/tokenkeep/internal/keyring/providers"
 	"github.com/tokenkeep/tokenkeep/internal/store/sqlite"
 )
 
@@ -39,7 +38,7 @@ func Restore(ctx context.Context, c *config.Config, source string, verify bool, 
 	if !c.StoreURL.IsZero() || c.StoreURLFile != "" {
 		return nil, errors.New("store.url is set: a restore is for the embedded store; PostgreSQL is restored with its own tools")
 	}
-	kms, err := openKMS(c)
+	kms, err := openKMS(ctx, c, providers.Options{Now: now})
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +47,7 @@ func Restore(ctx context.Context, c *config.Config, source string, verify bool, 
 		return nil, err
 	}
 	for _, id := range m.KEKs {
-		if !slices.Contains(kms.IDs(), id) {
+		if !kms.Owns(id) {
 			return nil, fmt.Errorf("%w: the backup needs %q", keyring.ErrWrongKEK, id)
 		}
 	}
@@ -110,7 +109,7 @@ func clearFolder(dir string) (free func(done bool), err error) {
 
 // restore is a restore under way.
 type restore struct {
-	kms *localkms.KMS
+	kms keyring.KMS
 	now func() time.Time
 	say func(string)
 	dir string
@@ -130,7 +129,7 @@ func (r *restore) open(ctx context.Context, verify bool) (v *Verified, err error
 		return nil, err
 	}
 	r.say("opening the keys of every tenant")
-	err = ring.Status(ctx, func(keyring.TenantStatus) error { return nil })
+	err = ring.OpenKeys(ctx)
 	if errors.Is(err, keyring.ErrUnwrap) {
 		return nil, fmt.Errorf("%w: it does not open the keys of a tenant", keyring.ErrWrongKEK)
 	}

@@ -25,10 +25,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/tokenkeep/tokenkeep/internal/admin"
+	"github.com/tokenkeep/tokenkeep/internal/admission"
 	"github.com/tokenkeep/tokenkeep/internal/apidoc"
 	"github.com/tokenkeep/tokenkeep/internal/config"
 	"github.com/tokenkeep/tokenkeep/internal/endpoint"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
+	"github.com/tokenkeep/tokenkeep/internal/keyring/providers"
+	"github.com/tokenkeep/tokenkeep/internal/limit"
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
 
@@ -72,6 +75,9 @@ type Server struct {
 	store       store.Store
 	lock        *os.File // of the data folder, where the store has none of its own
 	registry    *prometheus.Registry
+	limits      *limit.Recorder
+	memory      *admission.Pool
+	outage      *outage
 	lastBackup  prometheus.Gauge // nil without the embedded store
 	certificate *certificate     // nil without TLS
 	api         *httpapi.Handler
@@ -84,7 +90,7 @@ func Check(c *config.Config) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
-	if _, err := openKMS(c); err != nil || c.TLSCertFile == "" {
+	if _, err := openKMS(context.Background(), c, providers.Options{}); err != nil || c.TLSCertFile == "" {
 		return err
 	}
 	_, err := loadCertificate(c.TLSCertFile, c.TLSKeyFile)
@@ -124,6 +130,8 @@ func New(ctx context.Context, c *config.Config, o Options) (_ *Server, err error
 		}
 	}
 	s := &Server{config: c, options: o, log: o.Logger, now: o.Now, started: o.Now(), registry: newRegistry(o.Version), steady: steady}
+	s.limits = limit.NewRecorder(o.Now, s.registry)
+	s.memory = newMemory(c, s.limits, s.registry)
 	defer func() {
 		if err != nil {
 			_ = s.release()
@@ -134,7 +142,8 @@ func New(ctx context.Context, c *config.Config, o Options) (_ *Server, err error
 			return nil, err
 		}
 	}
-	if s.kms, err = openKMS(c); err != nil {
+	s.outage = newOutage(s.now, s.log, s.registry)
+	if s.kms, err = openKMS(ctx, c, providers.Options{Now: s.now, Called: s.outage.called}); err != nil {
 		return nil, err
 	}
 	if err := s.openEgress(); err != nil {
@@ -157,19 +166,14 @@ func New(ctx context.Context, c *config.Config, o Options) (_ *Server, err error
 		return nil, err
 	}
 	s.api = httpapi.New(httpapi.Options{
-		HeaderPrefix: c.HeaderPrefix, Authenticate: s.endpoints().Authenticate, Ready: s.store.Ready, Logger: o.Logger, Now: o.Now, Metrics: s.registry,
+		HeaderPrefix: c.HeaderPrefix, Authenticate: s.endpoints().Authenticate, Ready: s.ready, Logger: o.Logger, Now: o.Now, Metrics: s.registry,
 		MaxBody: c.MaxBody, CORSOrigins: c.CORSOrigins, TrustedProxies: c.TrustedProxies,
-		RateLimits: httpapi.RateLimits{PerKey: limit(c.RateLimitPerKey), PerAddress: limit(c.RateLimitPerAddress)},
+		RateLimits: rateLimits(c), Memory: s.memory, Limits: s.limits,
 	}, s.routes())
 	if err := s.listen(); err != nil {
 		return nil, err
 	}
 	return s, s.note()
-}
-
-// limit lets bursts of ten seconds' worth through.
-func limit(perSecond float64) httpapi.Rate {
-	return httpapi.Rate{PerSecond: perSecond, Burst: int(10*perSecond + 1)}
 }
 
 func newRegistry(version string) *prometheus.Registry {
@@ -214,7 +218,7 @@ func (s *Server) listen() error {
 		}
 	}
 	s.listener = l
-	main := newDoor("api", l, s.api, limits)
+	main := newDoor("api", s.bounded(l), s.api, limits)
 	if s.certificate != nil {
 		main.server.TLSConfig = s.certificate.tlsConfig()
 	}
@@ -225,7 +229,7 @@ func (s *Server) listen() error {
 		if err != nil {
 			return &ListenError{"metrics_addr", err}
 		}
-		s.doors = append(s.doors, newDoor("metrics", l, s.operators(s.metricsRoute()), limits))
+		s.doors = append(s.doors, newDoor("metrics", s.bounded(l), s.operators(s.metricsRoute()), limits))
 	}
 
 	socket, err := admin.Listen(s.config.Data)
@@ -242,7 +246,7 @@ func (s *Server) listen() error {
 // operators makes the handler of a door beside the API. Its health checks say
 // what those of the API say.
 func (s *Server) operators(rows ...httpapi.Route) *httpapi.Handler {
-	return httpapi.New(httpapi.Options{HeaderPrefix: s.config.HeaderPrefix, Ready: s.store.Ready, Logger: s.log, Now: s.now}, rows)
+	return httpapi.New(httpapi.Options{HeaderPrefix: s.config.HeaderPrefix, Ready: s.ready, Logger: s.log, Now: s.now}, rows)
 }
 
 // ListenError says that an address could not be had.
@@ -307,7 +311,12 @@ func (s *Server) Run(ctx context.Context) error {
 		idle()
 		chores.Wait()
 	}
-	failed := make(chan error, len(s.doors))
+	failed := make(chan error, len(s.doors)+1)
+	chores.Go(func() {
+		if err := s.proveKEK(working); err != nil {
+			failed <- err
+		}
+	})
 	for _, d := range s.doors {
 		go func() {
 			if err := d.serve(); err != nil {

@@ -11,9 +11,12 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/directory"
 	"github.com/tokenkeep/tokenkeep/internal/egress"
 	"github.com/tokenkeep/tokenkeep/internal/endpoint"
+	"github.com/tokenkeep/tokenkeep/internal/expression"
 	"github.com/tokenkeep/tokenkeep/internal/idempotency"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
 	"github.com/tokenkeep/tokenkeep/internal/keyring/localkms"
+	"github.com/tokenkeep/tokenkeep/internal/keyring/providers"
+	"github.com/tokenkeep/tokenkeep/internal/limit"
 	"github.com/tokenkeep/tokenkeep/internal/proxy"
 	"github.com/tokenkeep/tokenkeep/internal/reactor"
 	"github.com/tokenkeep/tokenkeep/internal/sandbox"
@@ -24,7 +27,7 @@ import (
 
 // services are the parts behind the routes.
 type services struct {
-	kms       *localkms.KMS
+	kms       keyring.Several // empty until the key of development mode is opened
 	ring      *keyring.Ring
 	directory *directory.Service
 	audit     *audit.Service
@@ -45,24 +48,32 @@ func (s *Server) connect(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		if s.kms, err = localkms.Open(path); err != nil {
+		key, err := localkms.Open(path)
+		if err != nil {
 			return err
 		}
+		s.kms = keyring.Several{key}
 	}
-	if s.ring, err = keyring.Open(ctx, s.kms, s.store, keyring.Options{Now: s.now, CacheFor: s.options.KeyCache, Requests: s.options.Requests}); err != nil {
+	s.ring, err = keyring.Open(ctx, s.kms, s.store, keyring.Options{
+		Now: s.now, CacheFor: s.options.KeyCache, Requests: s.options.Requests, Later: true, Missing: func(id string) {
+			s.log.Error("a keyset in the store needs a key-encryption key that this server does not have: name it in kek.also, or use the key file of a server that has it", "kek", id)
+		},
+	})
+	if err != nil {
 		return err
 	}
-	s.kms.Missing(func(id string) {
-		s.log.Error("a keyset in the store needs a key-encryption key that is not here: put the key file of a server that has it in the place of kek.file", "kek", id)
-	})
 	o := audit.Options{Now: s.now, Logger: s.log, Metrics: s.registry}
 	s.audit, s.sealer = audit.New(s.store, s.ring, o), audit.NewSealer(s.store, s.ring, o)
 	s.directory = directory.New(s.store, s.ring, s.now, s.config.Environment, func(ctx context.Context, tenant string) error {
 		_, err := s.sealer.SealTenant(ctx, tenant)
 		return err
 	})
-	s.tokens = token.New(s.store, s.ring, token.Options{Now: s.now, Metrics: s.registry, MaxBody: int(s.config.MaxBody)})
-	s.answers = idempotency.New(s.store, s.ring, s.now)
+	s.tokens = token.New(s.store, s.ring, token.Options{
+		Now: s.now, Metrics: s.registry, MaxBody: int(s.config.MaxBody), Limits: s.limits, Expressions: expression.Limits{
+			Steps: s.config.ExpressionSteps, Memory: s.config.ExpressionMemory, Reached: func() { s.limits.Reached(limit.Expressions) },
+		},
+	})
+	s.answers = idempotency.New(s.store, s.ring, s.now, s.tokens.Replay)
 	s.connectCode()
 	return nil
 }
@@ -76,25 +87,27 @@ type KEKError struct{ cause error }
 
 func (e *KEKError) Error() string {
 	if errors.Is(e.cause, localkms.ErrFormat) {
-		return "kek.file or kek.value does not hold a key-encryption key: 'tokenkeep key create' makes one"
+		return "the file or the value does not hold a key-encryption key: 'tokenkeep key create' makes one"
 	}
-	return "kek.file or kek.value cannot be used: " + e.cause.Error()
+	return "the key-encryption key cannot be used: " + e.cause.Error()
 }
 
 func (e *KEKError) Unwrap() error { return e.cause }
 
 // openKMS opens the configured key-encryption key; nil when none is configured.
-func openKMS(c *config.Config) (k *localkms.KMS, err error) {
-	switch {
-	case !c.KEK.IsZero():
-		k, err = localkms.FromText(c.KEK)
-	case c.KEKFile != "":
-		k, err = localkms.Open(c.KEKFile)
+func openKMS(ctx context.Context, c *config.Config, o providers.Options) (keyring.Several, error) {
+	o.Token = c.KEKToken
+	all, err := providers.Open(ctx, c.KEKs(), o)
+	if err == nil && !c.KEK.IsZero() {
+		var text *localkms.KMS
+		if text, err = localkms.FromText(c.KEK); err == nil {
+			all = append(keyring.Several{text}, all...)
+		}
 	}
 	if err != nil {
 		return nil, &KEKError{err}
 	}
-	return k, nil
+	return all, nil
 }
 
 // chore is work that comes round again and again.
@@ -125,6 +138,14 @@ func (s *Server) chores() []chore {
 			_, err := store.SweepParcels(ctx, s.store, store.At(s.now()))
 			return err
 		}},
+		{"recompute fingerprints of an older release", 10 * time.Second, false, func(ctx context.Context) error {
+			done, err := s.tokens.RecomputeFingerprints(ctx)
+			if done > 0 {
+				s.log.Info("fingerprints of an older release were recomputed", "tokens", done)
+			}
+			return err
+		}},
+		{"try the KMS", 30 * time.Second, false, s.watchKMS},
 		{"remove the rows of deleted tenants", 5 * time.Second, false, s.directory.FinishDeletions},
 		{"note the time", time.Minute, true, s.noteTime},
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
 	"github.com/tokenkeep/tokenkeep/internal/server"
 	"github.com/tokenkeep/tokenkeep/internal/store"
+	"github.com/tokenkeep/tokenkeep/internal/waittest"
 )
 
 // occupied returns an address that somebody else listens on.
@@ -85,7 +86,7 @@ func TestAStartThatFailsLeavesNothingOpen(t *testing.T) {
 			if strings.Contains(err.Error(), planted) {
 				t.Errorf("New repeats a value: %v", err)
 			}
-			eventually(t, "the goroutines of the failed start end", func() bool { return runtime.NumGoroutine() <= before })
+			waittest.Until(t, "the goroutines of the failed start end", func() bool { return runtime.NumGoroutine() <= before })
 
 			if test.prepare != nil {
 				if err := os.RemoveAll(data); err != nil {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,11 +19,13 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
 	"github.com/tokenkeep/tokenkeep/internal/server"
 	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
+	"github.com/tokenkeep/tokenkeep/internal/waittest"
 )
 
 func TestClientsThatHeedTheWarningAreNeverCut(t *testing.T) {
 	storetest.Long(t)
-	k := keeptest.Start(t, keeptest.Options{Settings: map[string]string{"drain.delay": "1s"}, Routes: restartRows})
+	const delay = time.Second
+	k := keeptest.Start(t, keeptest.Options{Settings: map[string]string{"drain.delay": delay.String()}, Routes: restartRows})
 	var clients sync.WaitGroup
 	rounds := make(chan struct{}, 1000)
 	for i := range 6 {
@@ -33,19 +36,32 @@ func TestClientsThatHeedTheWarningAreNeverCut(t *testing.T) {
 			// The last answer on a connection says so, and a balancer that
 			// sees 503 on /readyz sends nothing more.
 			leave := false
-			client := &http.Client{Timeout: 30 * time.Second, Transport: watching{&http.Transport{}, func(r *http.Response) {
+			client := &http.Client{Transport: watching{&http.Transport{}, func(r *http.Response) {
 				leave = leave || r.Close || r.StatusCode == http.StatusServiceUnavailable
 			}}}
 			defer client.CloseIdleConnections()
-			for !leave {
-				if err := exchanges()[i%3].try(client, k.URL); err != nil {
-					t.Error(err)
+			for before := (time.Time{}); !leave; {
+				r := rest{since: before, delay: delay}
+				if err := exchanges()[i%3].traced(httptrace.WithClientTrace(context.Background(), r.trace()), client, k.URL); err != nil {
+					if !r.tooLong() {
+						t.Error(err)
+					}
 					return
 				}
 				if leave {
 					return
 				}
-				response, err := client.Get(k.URL + "/readyz")
+				before = time.Now()
+				r = rest{since: before, delay: delay}
+				request, err := http.NewRequestWithContext(httptrace.WithClientTrace(context.Background(), r.trace()), http.MethodGet, k.URL+"/readyz", nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				response, err := client.Do(request)
+				if err != nil && r.tooLong() {
+					return
+				}
 				if err != nil {
 					t.Error(err)
 					return
@@ -156,7 +172,7 @@ func TestARequestThatOutlastsTheTimeoutIsReportedAndTheStoreClosed(t *testing.T)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
-	client := &http.Client{Timeout: 30 * time.Second}
+	client := &http.Client{}
 	answered := make(chan error, 1)
 	go func() { answered <- exchange{"GET", "/gate", nil, tail}.try(client, s.BaseURL()) }()
 	<-g.entered
@@ -195,7 +211,6 @@ func dial(t *testing.T, url string) *net.TCPConn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second)) // a guard: no test waits that long
 	return c.(*net.TCPConn)
 }
 
@@ -214,21 +229,11 @@ func accepted(t *testing.T, k *keeptest.Server) *net.TCPConn {
 // untilClosed returns when the server lets nobody in any more.
 func untilClosed(t *testing.T, k *keeptest.Server) {
 	t.Helper()
-	eventually(t, "the door closes", func() bool {
+	waittest.Until(t, "the door closes", func() bool {
 		c, err := net.Dial("tcp", k.URL[strings.Index(k.URL, "//")+2:])
 		if err == nil {
 			_ = c.Close()
 		}
 		return err != nil
 	})
-}
-
-// eventually waits for what happens soon and has no event of its own.
-func eventually(t *testing.T, what string, happened func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !happened(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
 }

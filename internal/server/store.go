@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tokenkeep/tokenkeep/internal/config"
+	"github.com/tokenkeep/tokenkeep/internal/limit"
 	"github.com/tokenkeep/tokenkeep/internal/secret"
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres"
 	"github.com/tokenkeep/tokenkeep/internal/store/sqlite"
@@ -21,7 +22,10 @@ func (s *Server) openStore(ctx context.Context) error {
 		return err
 	}
 	if url.IsZero() {
-		o := sqlite.Options{Logger: s.log, Metrics: s.registry, ReserveBytes: s.config.StoreReserve}
+		o := sqlite.Options{
+			Logger: s.log, Metrics: s.registry, ReserveBytes: s.config.StoreReserve, MaxContainers: int64(s.config.MaxContainers),
+			TurnEnded: func() { s.limits.Reached(limit.WriterTurn) },
+		}
 		if s.config.Dev && s.config.Source("store.reserve") == "default" {
 			o.ReserveBytes = 0 // a developer's disk has better uses for it
 		}
@@ -36,7 +40,7 @@ func (s *Server) openStore(ctx context.Context) error {
 	if s.lock, err = sqlite.LockFolder(s.config.Data); err != nil {
 		return err
 	}
-	opened, err := openPostgres(ctx, s.config, postgres.Options{Logger: s.log, Metrics: s.registry, Ahead: s.options.Ahead})
+	opened, err := openPostgres(ctx, s.config, postgres.Options{Logger: s.log, Metrics: s.registry, Ahead: s.options.Ahead, MaxContainers: int64(s.config.MaxContainers)})
 	if err != nil {
 		return err
 	}

@@ -99,7 +99,7 @@ func TestTheCertificateIsExchangedWhileServing(t *testing.T) {
 	if got := p.serial(t, k.URL); got != 1 {
 		t.Fatalf("the first certificate has serial %d, want 1", got)
 	}
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: p.pool}}, Timeout: 30 * time.Second}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: p.pool}}}
 	defer client.CloseIdleConnections()
 	ask := func() {
 		t.Helper()
@@ -200,7 +200,7 @@ func TestHTTP2IsServedAndDrained(t *testing.T) {
 	p := newPair(t)
 	g := newGate()
 	k := keeptest.Start(t, keeptest.Options{Settings: p.settings(), Routes: append(restartRows, g.row())})
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: p.pool}, ForceAttemptHTTP2: true}, Timeout: 30 * time.Second}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: p.pool}, ForceAttemptHTTP2: true}}
 	response, err := client.Get(k.URL + "/readyz")
 	if err != nil {
 		t.Fatal(err)

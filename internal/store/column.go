@@ -67,6 +67,17 @@ func DecodeTerms(b []byte) ([][]byte, error) {
 	return terms, nil
 }
 
+// DerivedAt is the value of the column derived_at: the version at which the
+// token's derived values were last written in today's form, 0 for never. An
+// older release does not know the column. What it inserts has 0 there, and what
+// it changes has a higher version; both read as not derived.
+func (t Token) DerivedAt() int64 {
+	if t.Derived {
+		return t.Version
+	}
+	return 0
+}
+
 // EncodeStrings writes a list as one value.
 func EncodeStrings(list []string) string {
 	if len(list) == 0 {

@@ -21,6 +21,9 @@ type LogEntry struct {
 // LogFilter chooses entries; an empty part does not narrow the choice.
 type LogFilter struct {
 	EntityType string
+	// ExceptType leaves out the entries about one type of entity, whose number
+	// must not slow down the list of the others.
+	ExceptType string
 	EntityID   string
 	From       Time // at or after
 	Before     Time // before

@@ -40,6 +40,7 @@ type ParcelRef struct{ Tenant, Kind, ID string }
 type ParcelFilter struct {
 	Kind  string
 	Group string // only with a Kind
+	Most  int64  // CountParcels counts no further, and reads no more rows; 0 counts all
 }
 
 // ParcelRows are the methods of a transaction on parcels. A parcel is there

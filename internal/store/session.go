@@ -12,10 +12,14 @@ type Session struct {
 	// is authorized.
 	Grant        []byte
 	CreatedBy    string // the public application that made it
+	CreatedKeyID string // the key of that application; empty when an older release made it
 	CreatedAt    Time
 	AuthorizedBy string // the private application; empty until then
-	AuthorizedAt Time
-	ExpiresAt    Time // no time at all is long ago
+	// AuthorizedKeyID is the key of the private application; empty until then,
+	// and when an older release authorized it.
+	AuthorizedKeyID string
+	AuthorizedAt    Time
+	ExpiresAt       Time // no time at all is long ago
 	// Version counts the changes; ReplaceSession checks it.
 	Version int64
 }
@@ -27,6 +31,11 @@ type SessionRef struct{ Tenant, ID string }
 // is not there.
 type SessionFilter struct {
 	Now Time
+	// LiveKeys leaves out the sessions whose creating or authorizing key is gone,
+	// or belongs to an application that has expired by Now. Where the id of the
+	// key is not recorded, a key of that application must exist that is at least
+	// as old as the creation or the authorization.
+	LiveKeys bool
 }
 
 // SessionRows are the methods of a transaction on sessions.
@@ -40,7 +49,8 @@ type SessionRows interface {
 	SessionByKey(ctx context.Context, hash []byte) (Session, error)
 	// SessionByNonce returns the session whose nonce has that hash, or ErrNotFound.
 	SessionByNonce(ctx context.Context, hash []byte) (Session, error)
-	// ReplaceSession changes a row, but for its key, its nonce and its making.
+	// ReplaceSession changes a row, except its key, its nonce and who created it,
+	// when and with which key.
 	// ErrNotFound when it is not there, ErrConflict when s.Version is not one
 	// more than the stored one.
 	ReplaceSession(ctx context.Context, s Session) error

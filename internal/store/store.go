@@ -24,6 +24,9 @@ var (
 	// ErrNoTenant says that a transaction was asked for without a tenant, or
 	// wrote for one that is not there or is being deleted.
 	ErrNoTenant = errors.New("store: no tenant")
+	// ErrContainers says that the tenant has as many different containers, or
+	// groups, as it may have, and that the transaction would have added one.
+	ErrContainers = errors.New("store: too many containers")
 	// ErrReadOnly says that a View tried to write.
 	ErrReadOnly = errors.New("store: a view cannot write")
 	// ErrUnavailable says that nothing was changed and a later try may succeed:
@@ -118,6 +121,12 @@ type AllTenants interface {
 	// now, longest expired first, but for the first skip of them.
 	ExpiredTokens(ctx context.Context, now Time, skip, limit int) ([]TokenRef, error)
 
+	// OutdatedTokens returns up to limit tokens whose derived values an older
+	// release wrote, of the tenants that follow the tenant after, in the order of
+	// tenant and id, skipping the first skip rows.
+	// Its cost does not depend on how many tokens are up to date.
+	OutdatedTokens(ctx context.Context, after string, skip, limit int) ([]TokenRef, error)
+
 	// ExpiredSessions returns up to limit sessions whose expiry is at or before
 	// now, longest expired first, but for the first skip of them.
 	ExpiredSessions(ctx context.Context, now Time, skip, limit int) ([]SessionRef, error)
@@ -126,9 +135,12 @@ type AllTenants interface {
 	// now, longest expired first, but for the first skip of them.
 	ExpiredParcels(ctx context.Context, now Time, skip, limit int) ([]ParcelRef, error)
 
-	// DueParcels returns up to limit parcels that want attention since now or
-	// before, those that have waited longest first.
-	DueParcels(ctx context.Context, now Time, limit int) ([]ParcelRef, error)
+	// DueParcels returns parcels of one kind that are due at now, tenant by
+	// tenant: of each of up to tenants tenants, in the order of their ids from the
+	// first one after the tenant after, up to each parcels, longest due first. The
+	// number of parcels of one tenant has no effect on the cost of the others.
+	// next is where to go on, and empty when no tenant follows.
+	DueParcels(ctx context.Context, kind string, now Time, after string, tenants, each int) (due []ParcelRef, next string, err error)
 
 	// UnsealedTenants returns up to limit tenants that have log entries waiting
 	// for a batch, in the order of their ids, from the one behind after. Its

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"slices"
 )
 
 // Bounds on a sweep: how much it looks for at a time, and how much it removes
@@ -15,7 +16,8 @@ const (
 // Sweep removes what is due, of all tenants, and returns how much. find returns
 // up to limit rows that are due, but for the first skip of them; remove takes
 // some of one tenant's rows, looks again whether each is still there and due,
-// and returns how many it removed. A tenant whose rows cannot be removed does
+// and returns how many it removed. Tenants take turns, with a batch each: one
+// that has much to remove does not keep the others waiting. A tenant whose rows cannot be removed does
 // not keep the others from it, however many they are and however long they have
 // been due; one that is being deleted takes its rows along, and is passed by.
 // Sweeps may run on many nodes at once: what one misses because of another, the
@@ -29,25 +31,34 @@ func Sweep[R any](ctx context.Context, find func(skip, limit int) ([]R, error), 
 			return removed, errors.Join(append(errs, err)...)
 		}
 		byTenant := make(map[string][]R)
+		var tenants []string // in the order in which their first rows were due
 		for _, row := range due {
-			byTenant[tenantOf(row)] = append(byTenant[tenantOf(row)], row)
+			tenant := tenantOf(row)
+			if byTenant[tenant] == nil {
+				tenants = append(tenants, tenant)
+			}
+			byTenant[tenant] = append(byTenant[tenant], row)
 		}
 		before := removed + skip
-		for tenant, rows := range byTenant {
-			for len(rows) > 0 && !stuck[tenant] {
-				n := min(len(rows), sweepRemoves)
-				gone, err := remove(tenant, rows[:n])
-				removed += gone
-				if err == nil {
-					rows = rows[n:]
-					continue
+		for len(tenants) > 0 { // a batch of each
+			tenants = slices.DeleteFunc(tenants, func(tenant string) bool {
+				rows := byTenant[tenant]
+				if !stuck[tenant] {
+					n := min(len(rows), sweepRemoves)
+					gone, err := remove(tenant, rows[:n])
+					removed += gone
+					if err == nil {
+						byTenant[tenant] = rows[n:]
+						return n == len(rows)
+					}
+					stuck[tenant] = true
+					if !errors.Is(err, ErrNoTenant) {
+						errs = append(errs, err)
+					}
 				}
-				stuck[tenant] = true
-				if !errors.Is(err, ErrNoTenant) {
-					errs = append(errs, err)
-				}
-			}
-			skip += len(rows)
+				skip += len(rows)
+				return true
+			})
 		}
 		if len(due) < sweepFinds || removed+skip == before || ctx.Err() != nil {
 			return removed, errors.Join(errs...)

@@ -74,3 +74,26 @@ func TestASweepEndsWhereAnotherNodeIsAtIt(t *testing.T) {
 		t.Errorf("Sweep = %d, %v after %d looks; want none, after one", removed, err, finds)
 	}
 }
+
+// TestASweepServesTenantsInTurn: what one tenant has to remove was due before
+// what another has.
+func TestASweepServesTenantsInTurn(t *testing.T) {
+	var rows []dueRow
+	for n := range 900 {
+		rows = append(rows, dueRow{"first", n})
+	}
+	for n := range 90 {
+		rows = append(rows, dueRow{"second", n})
+	}
+	var order []string
+	removed, err := store.Sweep(t.Context(), func(int, int) ([]dueRow, error) { return slices.Clone(rows), nil },
+		func(r dueRow) string { return r.tenant }, func(tenant string, some []dueRow) (int, error) {
+			if order = append(order, tenant); len(some) > 100 {
+				t.Errorf("%d rows in one transaction, want 100 at most", len(some))
+			}
+			return len(some), nil
+		})
+	if removed != 990 || err != nil || slices.Index(order, "second") != 1 {
+		t.Errorf("Sweep = %d, %v in the order %v; want 990, and the second tenant after one batch of the first", removed, err, order)
+	}
+}

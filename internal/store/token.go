@@ -18,8 +18,24 @@ type Token struct {
 	CreatedAt  Time
 	ModifiedBy string
 	ModifiedAt Time
-	// Version counts the changes; ReplaceToken checks it.
+	// Version counts the changes, from 1; ReplaceToken checks it.
 	Version int64
+	// Derived says that the derived values, which are the fingerprint and the
+	// terms, are in the form that this release writes. Code that writes them sets
+	// it; code that changes something else keeps it as it was read. A change that
+	// a server of an older release makes clears it.
+	Derived bool
+}
+
+// Size returns the bytes of what is sealed in the token.
+func (t Token) Size() int64 { return int64(len(t.Data) + len(t.Details) + len(t.ShortLived)) }
+
+// AdmitToken calls Admit with the size of a token.
+func (p Page) AdmitToken(t Token) error {
+	if p.Admit == nil {
+		return nil
+	}
+	return p.Admit(t.Size())
 }
 
 // Expiry is the instant at which a row stops being readable, with the offset
@@ -34,12 +50,19 @@ type TokenRef struct{ Tenant, ID string }
 
 // TokenGroup is one combination of type and containers that a tenant's tokens
 // have. Access is decided on type, containers and id alone, so it is decided
-// once for a group and not once for each token in it. Groups are few.
+// once for a group and not once for each token in it. A group goes with its
+// last token, and a backend may bound how many there are: see MaxGroups.
 type TokenGroup struct {
 	ID         string
 	Type       string
 	Containers []string
 }
+
+// MaxGroups returns how many groups a tenant may have that may have so many
+// different containers; 0, which is no bound, for 0. Tokens of several types
+// share containers, and a token may have several: without a bound of its own
+// the number of groups would have none.
+func MaxGroups(containers int64) int64 { return 4 * containers }
 
 // TokenFilter chooses tokens; each part narrows the choice, and an empty part
 // does not. Now is not optional: what has expired by then is not there.
@@ -59,6 +82,9 @@ type TokenRows interface {
 	InsertToken(ctx context.Context, t Token) error
 	// Token returns a token, expired or not: the caller knows the time.
 	Token(ctx context.Context, id string) (Token, error)
+	// TokenType returns the type of a token, expired or not, or ErrNotFound. It
+	// reads nothing that is sealed: its cost does not grow with the token.
+	TokenType(ctx context.Context, id string) (string, error)
 	// ReplaceToken changes a token, but for its type and its making.
 	// ErrNotFound when it is not there, ErrConflict when t.Version is not one
 	// more than the stored one.
@@ -66,13 +92,18 @@ type TokenRows interface {
 	// DeleteToken removes a token; ErrNotFound when it is not there.
 	DeleteToken(ctx context.Context, id string) error
 
-	// TokenGroups returns the groups that have had tokens.
+	// TokenGroups returns the groups that have tokens, expired or not.
 	TokenGroups(ctx context.Context) ([]TokenGroup, error)
+	// CountTypes returns how many tokens there are of each type that has some.
+	// Its cost depends neither on their number nor on that of their containers;
+	// tokens that have expired and not been swept add to it.
+	CountTypes(ctx context.Context, now Time) (map[string]int64, error)
 	// Tokens returns a page, newest first. Where IDs are given, a page begins
 	// behind the one of them that After names.
 	Tokens(ctx context.Context, f TokenFilter, p Page) ([]Token, error)
-	// CountTokens returns how many there are. Unfiltered, and by group, its
-	// cost does not grow with their number.
+	// CountTokens returns how many there are. By group, its cost grows with the
+	// number of groups that are named, and not with that of tokens; unfiltered
+	// with neither.
 	CountTokens(ctx context.Context, f TokenFilter) (int64, error)
 }
 
@@ -83,6 +114,9 @@ type Page struct {
 	After  *Position
 	Offset int
 	Limit  int
+	// Admit, where it is not nil, is called with the size of each token that
+	// Tokens has read, before it reads the next. Its error ends the list.
+	Admit func(bytes int64) error
 }
 
 // Position is the place of a row in a list. Rows that come or go elsewhere do

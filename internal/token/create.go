@@ -7,24 +7,29 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/internal/access"
 	"github.com/tokenkeep/tokenkeep/internal/audit"
+	"github.com/tokenkeep/tokenkeep/internal/expression"
 	"github.com/tokenkeep/tokenkeep/internal/jsonvalue"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
 
 // Create makes a token. The caller needs token:create on each of its
-// containers. When the token is to be deduplicated and one with the same
-// fingerprint exists, that one is returned and nothing is stored.
+// containers. When the token is to be deduplicated and findDuplicate finds one,
+// that one is returned and nothing is stored.
 func (s *Service) Create(ctx context.Context, c access.Caller, r Request, last ...store.Step[Token]) (t Token, err error) {
 	keys, set, err := s.begin(ctx, c, access.TokenCreate)
 	if err != nil {
 		return Token{}, err
 	}
-	d, err := s.draft(keys, set, r)
+	if err := c.ChargeTokens(1); err != nil {
+		return Token{}, err
+	}
+	b := s.limits.Budget(ctx)
+	d, err := s.draftNew(b, c, keys, set, r)
 	if err != nil {
 		return Token{}, err
 	}
-	made, err := s.insert(ctx, c, keys, []*draft{d}, func(tx store.Tx, made []Token) error {
+	made, err := s.insert(ctx, b, author{Caller: c}, keys, set, []*draft{d}, func(tx store.Tx, made []Token) error {
 		return store.Finish(tx, made[0], last)
 	})
 	if err != nil {
@@ -37,25 +42,52 @@ func (s *Service) Create(ctx context.Context, c access.Caller, r Request, last .
 // token gets a UUID instead.
 const aliasTries = 10
 
-// maxMeetings is how often a create that met another is tried again.
-const maxMeetings = 5
+// maxInsertConflicts is how often a create that conflicts with another is
+// tried again.
+const maxInsertConflicts = 5
 
 var errDrawAgain = errors.New("token: a drawn id is taken")
 
-// pending is a draft that has an id, is sealed, and is known as the answer
-// will show it.
+// pending is a draft with its id, its sealed row, and the response to it.
 type pending struct {
 	*draft
-	row       store.Token
-	shown     Token
-	transform access.Transform
-	tries     int
+	row      store.Token
+	shown    Token
+	decision access.Decision // about token:create
+	tries    int
+
+	duplicate       *store.Token // that it repeats; nil while none is found
+	repeated        *Token       // the response for a duplicate, and the version of that
+	repeatedVersion int64
+}
+
+// author creates tokens and is in the log with them.
+type author struct {
+	access.Caller
+	// viewer sees the response; nil when it is the author.
+	viewer *access.Caller
+}
+
+// sees decides what the response shows of a new token.
+func (a author) sees(set settings, row store.Token, create access.Decision) sight {
+	if a.viewer != nil {
+		return sightOfMade(*a.viewer, set, row)
+	}
+	return sightOfCreated(a.Caller, set, row, create)
+}
+
+// seesDuplicate decides what the response shows of a token that exists.
+func (a author) seesDuplicate(set settings, row store.Token, create access.Decision) sight {
+	if a.viewer != nil {
+		return sightOfMade(*a.viewer, set, row)
+	}
+	return sightOfDuplicate(a.Caller, set, row, create)
 }
 
 // insert stores drafts in one transaction, all or none, and returns them, or
-// the tokens that they repeat, as the caller sees them. finish runs last in
+// the tokens that they repeat, as the response shows them. finish runs last in
 // the transaction.
-func (s *Service) insert(ctx context.Context, c access.Caller, keys *keyring.Keys, drafts []*draft, finish func(store.Tx, []Token) error) (made []Token, err error) {
+func (s *Service) insert(ctx context.Context, b *expression.Budget, c author, keys *keyring.Keys, set settings, drafts []*draft, finish func(store.Tx, []Token) error) (made []Token, err error) {
 	var epoch *keyring.EpochKey
 	for _, d := range drafts {
 		if !d.shortLived.IsNull() && epoch == nil {
@@ -67,16 +99,22 @@ func (s *Service) insert(ctx context.Context, c access.Caller, keys *keyring.Key
 	list := make([]*pending, len(drafts))
 	for i, d := range drafts {
 		list[i] = &pending{draft: d}
-		if err := s.name(c, keys, epoch, list[i]); err != nil {
-			return nil, err
+		if err := s.name(b, c, keys, set, epoch, list[i]); err != nil {
+			return nil, d.placed(err)
 		}
 	}
-	for meetings := 0; ; {
+	if err := s.findDuplicates(ctx, c, keys, set, list); err != nil {
+		return nil, err
+	}
+	for conflicts := 0; ; {
+		if err := s.showDuplicates(b, c, keys, set, list); err != nil {
+			return nil, err
+		}
 		taken := make(map[*pending]bool)
-		err := s.update(ctx, c, func(tx store.Tx) error {
+		err := s.update(ctx, c.Caller, func(tx store.Tx) error {
 			made = make([]Token, 0, len(list)) // a transaction may run again
 			clear(taken)
-			if err := s.insertAll(ctx, tx, c, keys, list, &made, taken); err != nil {
+			if err := s.insertAll(ctx, tx, c, keys, set, list, &made, taken); err != nil {
 				return err
 			}
 			if len(taken) > 0 {
@@ -87,9 +125,16 @@ func (s *Service) insert(ctx context.Context, c access.Caller, keys *keyring.Key
 		if err == nil {
 			return made, nil
 		}
+		if errors.Is(err, errUnseen) {
+			// Another call, or this one, inserted it just now.
+			if conflicts++; conflicts > maxInsertConflicts {
+				return nil, errContended
+			}
+			continue
+		}
 		if errors.Is(err, store.ErrExists) {
 			// Another node inserted at the same time: looked for again, it is found.
-			if meetings++; meetings > maxMeetings {
+			if conflicts++; conflicts > maxInsertConflicts {
 				return nil, errTaken
 			}
 			continue
@@ -102,54 +147,51 @@ func (s *Service) insert(ctx context.Context, c access.Caller, keys *keyring.Key
 			if p.tries++; p.tries >= aliasTries {
 				p.namer.template = nil
 			}
-			if err := s.name(c, keys, epoch, p); err != nil {
-				return nil, err
+			if err := s.name(b, c, keys, set, epoch, p); err != nil {
+				return nil, p.placed(err)
 			}
 		}
 	}
 }
 
-// name gives a draft an id, asks whether the caller may create it, seals it and
-// works out its answer.
-func (s *Service) name(c access.Caller, keys *keyring.Keys, epoch *keyring.EpochKey, p *pending) error {
-	id, err := p.namer.id(s.random)
+// name gives a draft an id, decides whether the caller may create it, seals it
+// and makes the response.
+func (s *Service) name(b *expression.Budget, c author, keys *keyring.Keys, set settings, epoch *keyring.EpochKey, p *pending) error {
+	id, err := p.namer.id(b, s.random)
 	if err != nil {
 		return err
 	}
-	decision := c.Decide(access.TokenCreate, access.Target{ID: id, Containers: p.containers})
-	if err := decision.Err(); err != nil {
+	p.decision = c.Decide(access.TokenCreate, access.Target{ID: id, Containers: p.containers})
+	if err := p.decision.Err(); err != nil {
 		return err
 	}
-	p.transform = decision.Transform
 	if p.row, err = p.draft.row(keys, epoch, id, c.Application(), s.now()); err != nil {
 		return err
 	}
-	p.shown = s.show(c.Tenant(), p.row, p.contents, jsonvalue.Value{}, p.transform)
-	return nil
+	p.shown, err = s.show(b, c.Tenant(), p.row, p.contents, jsonvalue.Value{}, c.sees(set, p.row, p.decision))
+	return err
 }
 
 // insertAll stores what is new, notes which drawn ids are taken, and appends
 // the log entries. An id that somebody chose and that is taken is a fault.
-func (s *Service) insertAll(ctx context.Context, tx store.Tx, c access.Caller, keys *keyring.Keys, list []*pending, made *[]Token, taken map[*pending]bool) error {
+func (s *Service) insertAll(ctx context.Context, tx store.Tx, c author, keys *keyring.Keys, set settings, list []*pending, made *[]Token, taken map[*pending]bool) error {
 	var entries []store.LogEntry
 	now := s.now()
+	unseen := false
 	for _, p := range list {
-		if p.deduplicate && p.fingerprint != "" {
-			// Updates are serializable: of two that look here at the same time
-			// and then insert, one finds what the other inserted.
-			same, found, err := s.equal(ctx, tx, c, keys.IndexTerm(termFingerprint, p.fingerprint))
-			if err != nil {
-				return err
-			}
-			if found {
-				existing, err := s.showExisting(c, keys, same, p.transform)
-				if err != nil {
-					return err
-				}
-				*made = append(*made, existing)
-				entries = append(entries, audit.Entry(c, now, same.Type, same.ID, audit.Read))
+		// Updates are serializable: of two that look here at the same time and
+		// then insert, one finds what the other inserted.
+		existing, err := s.findDuplicate(ctx, tx, c, keys, set, p)
+		if err != nil {
+			return err
+		}
+		if p.duplicate = existing; existing != nil {
+			if unseen = unseen || !p.repeats(*existing); unseen {
 				continue
 			}
+			*made = append(*made, *p.repeated)
+			entries = append(entries, audit.Entry(c.Caller, now, existing.Type, existing.ID, audit.Read))
+			continue
 		}
 		if p.namer.chosen {
 			old, err := tx.Token(ctx, p.row.ID)
@@ -173,43 +215,10 @@ func (s *Service) insertAll(ctx context.Context, tx store.Tx, c access.Caller, k
 			return fmt.Errorf("insert token: %w", err)
 		}
 		*made = append(*made, p.shown)
-		entries = append(entries, audit.Entry(c, now, p.row.Type, p.row.ID, audit.Create))
+		entries = append(entries, audit.Entry(c.Caller, now, p.row.Type, p.row.ID, audit.Create))
+	}
+	if unseen {
+		return errUnseen
 	}
 	return tx.AppendLog(ctx, entries...)
-}
-
-// equals bounds how many tokens of one fingerprint are looked at.
-const equals = 100
-
-// equal finds a token with that fingerprint: one that the caller may read, if
-// there is one.
-func (s *Service) equal(ctx context.Context, tx store.Tx, c access.Caller, term []byte) (store.Token, bool, error) {
-	same, err := tx.Tokens(ctx, store.TokenFilter{Now: store.At(s.now()), Terms: [][]byte{term}}, store.Page{Limit: equals})
-	if err != nil {
-		return store.Token{}, false, fmt.Errorf("look for the same token: %w", err)
-	}
-	for _, row := range same {
-		if decide(c, access.TokenRead, row).Allowed() {
-			return row, true, nil
-		}
-	}
-	if len(same) > 0 {
-		return same[0], true, nil
-	}
-	return store.Token{}, false, nil
-}
-
-// showExisting is the answer to a create that repeats a token: no more than
-// the caller may read, and never revealed.
-func (s *Service) showExisting(c access.Caller, keys *keyring.Keys, row store.Token, t access.Transform) (Token, error) {
-	x, err := open(keys, row)
-	if err != nil {
-		return Token{}, err
-	}
-	read := decide(c, access.TokenRead, row)
-	existing := s.show(c.Tenant(), row, x, jsonvalue.Value{}, min(t, read.Transform))
-	if !read.Allowed() {
-		return existing.withoutContents(), nil
-	}
-	return existing, nil
 }

@@ -22,20 +22,20 @@ import (
 func TestAnswersToChangesNeverReveal(t *testing.T) {
 	w := newWorld(t)
 	for name, test := range map[string]struct {
-		caller access.Caller
-		want   string
+		caller        access.Caller
+		want, updated string
 	}{
-		"a rule that reveals": {w.revealing(), `"XXXXXXXXXXXX4242"`},
-		"a rule that masks":   {w.masking(), `"XXXXXXXXXXXX4242"`},
-		"a rule that redacts": {w.redacting(), ""},
-		"plain permissions":   {w.only(access.TokenCreate, access.TokenUpdate), `"XXXXXXXXXXXX4242"`},
+		"a rule that reveals": {w.revealing(), `"XXXXXXXXXXXX4242"`, `"XXXXXXXXXXXX4242"`},
+		"a rule that masks":   {w.masking(), `"XXXXXXXXXXXX4242"`, `"XXXXXXXXXXXX4242"`},
+		"a rule that redacts": {w.redacting(), "", ""},
+		"plain permissions":   {w.only(access.TokenCreate, access.TokenUpdate), `"XXXXXXXXXXXX4242"`, ""},
 	} {
 		made := w.mustCreate(test.caller, `{"type":"card_number","data":"`+visa+`"}`)
 		if got := member(made, "data"); got != test.want {
 			t.Errorf("%s: created data = %s, want %s", name, got, test.want)
 		}
-		if got := member(w.mustPatch(test.caller, made.ID, `{"metadata":{"a":"b"}}`), "data"); got != test.want {
-			t.Errorf("%s: updated data = %s, want %s", name, got, test.want)
+		if got := member(w.mustPatch(test.caller, made.ID, `{"metadata":{"a":"b"}}`), "data"); got != test.updated {
+			t.Errorf("%s: updated data = %s, want %s", name, got, test.updated)
 		}
 	}
 }
@@ -98,7 +98,10 @@ func TestIDs(t *testing.T) {
 		{`{"type":"card","data":{"number":"` + visa + `"},"id":"{{ data.number | last4 }}-a"}`, "4242-a"},
 		{`{"type":"token","data":12345,"id":"n{{ data }}"}`, "n12345"},
 		{`{"type":"token","data":{"x":"abc"},"id":"abc"}`, "abc"},
-		{`{"type":"token","data":"y","id":"` + visa + `"}`, visa}, // a card number, but not one of the data
+		{`{"type":"token","data":"y","id":"order-42424242424242420"}`, "order-42424242424242420"}, // 17 digits are no card number
+		{`{"type":"token","data":"y","id":"4242424242424241"}`, "4242424242424241"},               // a wrong check digit
+		{`{"type":"token","data":"y","id":"4242--4242-4242-4242"}`, "4242--4242-4242-4242"},       // two runs
+		{`{"type":"token","data":"y","id":"9999999999999995"}`, "9999999999999995"},               // of no network
 		{`{"type":"token","data":"x","id":null}`, ""},
 	} {
 		if made := w.mustCreate(c, test.request); made.ID != test.want && test.want != "" {
@@ -116,6 +119,15 @@ func TestIDs(t *testing.T) {
 		`{"type":"token","data":"x","id":"a\nb"}`, `{"type":"token","data":"x","id":"[ab]"}`, `{"type":"token","data":"x","id":"a|b&c=d"}`,
 		`{"type":"token","data":"x","id":"<abc>"}`,
 		`{"type":"token","data":"x","id":"{{ nothing }}"}`, `{"type":"token","data":"x","id":"{{ data.nothing }}"}`, `{"type":"token","data":"x","id":"{{ data"}`,
+		// Every id can be used as {{<id>}}.
+		`{"type":"token","data":"x","id":" abc"}`, `{"type":"token","data":"x","id":"abc\u00a0"}`, `{"type":"token","data":"x","id":"\u3000\u2003 "}`,
+		`{"type":"token","data":"x","id":"-abc"}`, `{"type":"token","data":"x","id":"abc-"}`, `{"type":"token","data":"x","id":"token:abc"}`,
+		// A card number must not become the id, whatever the data is.
+		`{"type":"token","data":"y","id":"` + visa + `"}`, `{"type":"token","data":"y","id":"tok_4242.4242 4242-4242_x"}`,
+		`{"type":"token","data":"y","id":"378282246310005"}`, `{"type":"token","data":"y","id":"30569309025904"}`,
+		`{"type":"token","data":"y","id":"6011111111111117"}`, `{"type":"token","data":"y","id":"3530111333300000"}`,
+		`{"type":"token","data":"y","id":"2223003122003222"}`, `{"type":"token","data":"` + visa + `","id":"{{ '5555555555554444' }}"}`,
+		`{"type":"token","data":"number 123456789012","id":"x-123456789012"}`,
 		// What is to be protected must not become the id.
 		`{"type":"token","data":"secret","id":"secret"}`,
 		`{"type":"token","data":"secret","id":"{{ data }}"}`,
@@ -173,8 +185,8 @@ func TestAnAliasIsDrawnAgainWhenItIsTaken(t *testing.T) {
 	// All aliases of one document are drawn again together.
 	body := `[` + strings.Repeat(request+`,`, 20) + request + `]`
 	out, err := w.tokens.Tokenize(t.Context(), c, parse(t, body))
-	if err != nil || out.Len() != 21 {
-		t.Fatalf("Tokenize = %d, %s", out.Len(), says(err))
+	if err != nil || out.Value.Len() != 21 {
+		t.Fatalf("Tokenize = %d, %s", out.Value.Len(), says(err))
 	}
 }
 
@@ -276,6 +288,11 @@ func TestExpiry(t *testing.T) {
 		"2040-08-26T19:23:57Z":             "2040-08-26T19:23:57.000000+00:00",
 		"2040-08-26T19:23:57.123456-03:00": "2040-08-26T19:23:57.123456-03:00",
 		"2040-08-26t19:23:57z":             "2040-08-26T19:23:57.000000+00:00",
+		"2040-08-26":                       "2040-08-26T00:00:00.000000+00:00",
+		"2040-08-26T19:23":                 "2040-08-26T19:23:00.000000+00:00",
+		"2040-08-26T19:23:57+0530":         "2040-08-26T19:23:57.000000+05:30",
+		"9999-12-31":                       "9999-12-31T00:00:00.000000+00:00",
+		"12/31/9999 11:59:59 PM -07:00":    "9999-12-31T16:59:59.999999-07:00",
 	} {
 		made := w.mustCreate(c, `{"type":"token","data":1,"expires_at":"`+given+`"}`)
 		if got := member(w.mustGet(c, made.ID), "expires_at"); got != `"`+want+`"` {
@@ -283,8 +300,8 @@ func TestExpiry(t *testing.T) {
 		}
 	}
 	for _, given := range []string{
-		`""`, `"soon"`, `"2040-08-26"`, `"26/8/2040"`, `"8/26/40"`, `"2/30/2040"`, `"8/26/2040 13:00:00 PM"`, `"8/26/2040 7:23 PM"`, `"8/26/2040 7:23:57 PM -7"`,
-		`"2040-08-26T19:23:57"`, `"2040-08-26T19:23:57+24:00"`, `2147483647`, `"` + start.Format(time.RFC3339) + `"`, `"1/1/2020"`, `"0000-01-01T00:00:00Z"`,
+		`""`, `"soon"`, `"26/8/2040"`, `"8/26/40"`, `"2/30/2040"`, `"8/26/2040 13:00:00 PM"`, `"8/26/2040 7:23 PM"`, `"8/26/2040 7:23:57 PM -7"`,
+		`"8/26/2040 0:00:00 AM"`, `"2040-08-26 19:23:57"`, `"2040-08-26T19:23:57+24:00"`, `2147483647`, `"` + start.Format(time.RFC3339) + `"`, `"1/1/2020"`, `"0000-01-01T00:00:00Z"`,
 	} {
 		_, err := w.create(c, `{"type":"token","data":1,"expires_at":`+given+`}`)
 		wantFault(t, "expires_at "+given, err, fault.Invalid, "expires_at")
@@ -407,8 +424,8 @@ func TestWhatIsStoredIsSealed(t *testing.T) {
 			t.Errorf("the stored row holds %s", plain)
 		}
 	}
-	if len(row.ShortLived) == 0 || len(row.Terms) != 3 {
-		t.Errorf("the row has %d bytes short-lived and %d terms, want some and 3", len(row.ShortLived), len(row.Terms))
+	if len(row.ShortLived) == 0 || len(row.Terms) != 4 {
+		t.Errorf("the row has %d bytes short-lived and %d terms, want some and 4", len(row.ShortLived), len(row.Terms))
 	}
 }
 

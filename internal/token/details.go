@@ -3,6 +3,7 @@ package token
 import (
 	"fmt"
 
+	"github.com/tokenkeep/tokenkeep/internal/access"
 	"github.com/tokenkeep/tokenkeep/internal/jsonvalue"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
 	"github.com/tokenkeep/tokenkeep/internal/store"
@@ -16,6 +17,8 @@ type details struct {
 	indexes     jsonvalue.Value // an array of strings; null: the type's
 	expression  jsonvalue.Value // of the fingerprint, a string; null: the type's
 	fingerprint string          // "" when there is none
+	// writers are the public applications and sessions that wrote the token.
+	writers writers
 }
 
 func (d details) object() jsonvalue.Value {
@@ -29,8 +32,12 @@ func (d details) object() jsonvalue.Value {
 	add("metadata", d.metadata)
 	add("search_indexes", d.indexes)
 	add("fingerprint_expression", d.expression)
-	if d.fingerprint != "" {
-		b.Add("fingerprint", jsonvalue.NewString(d.fingerprint))
+	for _, text := range []struct{ name, value string }{
+		{"fingerprint", d.fingerprint}, {"created_through", d.writers.created}, {"changed_through", d.writers.changed}, {"filled_through", d.writers.filled},
+	} {
+		if text.value != "" {
+			b.Add(text.name, jsonvalue.NewString(text.value))
+		}
 	}
 	return b.Value()
 }
@@ -40,8 +47,12 @@ func detailsFrom(v jsonvalue.Value) (d details) {
 	d.metadata, _ = v.Get("metadata")
 	d.indexes, _ = v.Get("search_indexes")
 	d.expression, _ = v.Get("fingerprint_expression")
-	fingerprint, _ := v.Get("fingerprint")
-	d.fingerprint = fingerprint.Reveal()
+	for name, text := range map[string]*string{
+		"fingerprint": &d.fingerprint, "created_through": &d.writers.created, "changed_through": &d.writers.changed, "filled_through": &d.writers.filled,
+	} {
+		value, _ := v.Get(name)
+		*text = value.Reveal()
+	}
 	return d
 }
 
@@ -49,26 +60,37 @@ func detailsFrom(v jsonvalue.Value) (d details) {
 type contents struct {
 	kind *Type
 	data jsonvalue.Value
+	size int // about how many bytes the data has
+	// masked is the mask as it was evaluated; nil when it was not.
+	masked *jsonvalue.Value
 	details
 }
 
-// open opens the parts of a row that do not pass away.
-func open(keys *keyring.Keys, row store.Token) (c contents, err error) {
+// openRow opens the parts of a row that are not short-lived. What it returns
+// is plaintext: every caller of it is listed, with the decision before it, in
+// a rule on the source. The caller's request is charged for the memory; the zero
+// Caller is not.
+func openRow(by access.Caller, keys *keyring.Keys, row store.Token) (c contents, err error) {
 	if c.kind = typeNamed(row.Type); c.kind == nil {
 		return c, fmt.Errorf("open token: the type is not known: %w", store.ErrDamaged)
 	}
-	if c.data, err = openJSON(keys, row.ID, keyring.FieldTokenData, row.Data); err != nil {
+	if c.data, err = openJSON(by, keys, row.ID, keyring.FieldTokenData, row.Data); err != nil {
 		return c, err
 	}
-	object, err := openJSON(keys, row.ID, keyring.FieldTokenDetails, row.Details)
+	c.size = len(row.Data)
+	object, err := openJSON(by, keys, row.ID, keyring.FieldTokenDetails, row.Details)
 	c.details = detailsFrom(object)
 	return c, err
 }
 
-func openJSON(keys *keyring.Keys, record, field string, sealed []byte) (jsonvalue.Value, error) {
+func openJSON(by access.Caller, keys *keyring.Keys, record, field string, sealed []byte) (jsonvalue.Value, error) {
 	plain, err := keys.Open(record, field, sealed)
 	if err != nil {
 		return jsonvalue.Value{}, fmt.Errorf("open token: %w", err)
+	}
+	if err := by.ChargeMemory(jsonvalue.Weight(plain)); err != nil {
+		clear(plain)
+		return jsonvalue.Value{}, err
 	}
 	return parseSealed(plain)
 }

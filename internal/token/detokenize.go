@@ -25,41 +25,74 @@ func (s *Service) Detokenize(ctx context.Context, c access.Caller, body jsonvalu
 	if err := c.RequireSomewhere(access.TokenRead); err != nil {
 		return jsonvalue.Value{}, err
 	}
-	doc, err := expression.ParseDocument(body)
+	b := s.BodyBudget(ctx, s.maxBody)
+	b.Grow(body.JSONSize())
+	doc, err := expression.ParseDocument(b, body)
 	if err != nil {
 		return jsonvalue.Value{}, err
 	}
-	used, err := s.gather(ctx, c, holding(c, access.TokenRead), doc.IDs(), func(row store.Token, now time.Time) store.LogEntry {
+	used, err := s.gather(ctx, c, holding(access.TokenRead), doc.IDs(), func(row store.Token, now time.Time) store.LogEntry {
 		return audit.Entry(c, now, row.Type, row.ID, audit.Read)
 	})
 	if err != nil {
 		return jsonvalue.Value{}, err
 	}
-	expanded, err := doc.Resolve(used.lookup, expression.NewBudget(s.maxBody))
+	used.Grow(b)
+	expanded, err := doc.Resolve(used.lookup, b)
 	if err != nil {
+		return jsonvalue.Value{}, err
+	}
+	if err := ChargeExpansion(c, expanded); err != nil {
 		return jsonvalue.Value{}, err
 	}
 	return expanded.Value(), nil
 }
 
-// judge says how much of a token is to be seen, or why nothing is.
-type judge func(row store.Token) (access.Transform, error)
+// BodyBudget is the budget of a request that puts the values of tokens into a
+// body of at most maxOutput bytes.
+func (s *Service) BodyBudget(ctx context.Context, maxOutput int) *expression.Budget {
+	return s.limits.BodyBudget(ctx, maxOutput)
+}
+
+// expansionWeight is how many bytes of memory are charged for each byte that
+// expressions expand to: the value, its text and a copy of it.
+const expansionWeight = 3
+
+// ChargeExpansion charges the caller's request for a document with the values
+// of tokens in it, before it is built.
+func ChargeExpansion(c access.Caller, e *expression.Expansion) error {
+	return c.ChargeMemory(expansionWeight * int64(e.Size()))
+}
+
+// distinct counts the tokens that references name.
+func distinct(refs []expression.Reference) int {
+	seen := make(map[string]bool, len(refs))
+	for _, ref := range refs {
+		seen[ref.ID] = true
+	}
+	return len(seen)
+}
+
+// judge decides what is seen of a token, or returns why nothing is.
+type judge func(ctx context.Context, tx store.Tx, by *viewer, row store.Token) (sight, error)
 
 // holding judges by a permission of the caller.
-func holding(c access.Caller, p access.Permission) judge {
-	return func(row store.Token) (access.Transform, error) {
-		d := decide(c, p, row)
-		return d.Transform, d.Err()
+func holding(p access.Permission) judge {
+	return func(ctx context.Context, tx store.Tx, by *viewer, row store.Token) (sight, error) {
+		return by.look(ctx, tx, p, row)
 	}
 }
 
 // gather finds the tokens that expressions name, as far as the judge lets each
 // of them through, and logs them with an entry for each and what else belongs
-// to the same act.
-func (s *Service) gather(ctx context.Context, c access.Caller, by judge, refs []expression.Reference,
+// to the same act. An error about tokens that are refused names all of them.
+func (s *Service) gather(ctx context.Context, c access.Caller, decides judge, refs []expression.Reference,
 	entry func(store.Token, time.Time) store.LogEntry, also ...store.LogEntry) (*Used, error) {
 	if len(refs) == 0 && len(also) == 0 {
 		return &Used{}, nil // and nothing will be asked
+	}
+	if err := c.ChargeTokens(distinct(refs)); err != nil {
+		return nil, err
 	}
 	keys, err := s.keysOf(ctx, c)
 	if err != nil {
@@ -67,34 +100,19 @@ func (s *Service) gather(ctx context.Context, c access.Caller, by judge, refs []
 	}
 	var found shown
 	err = s.update(ctx, c, func(tx store.Tx) error {
-		found = shown{} // a transaction may run again
-		var missing []string
+		found.reset(c) // a transaction may run again
+		by := viewer{c: c, most: access.Reveal, keys: keys}
 		entries := slices.Clone(also)
-		seen := make(map[string]bool)
-		for _, ref := range refs {
-			if seen[ref.ID] {
-				continue
-			}
-			seen[ref.ID] = true
-			row, err := s.live(ctx, tx, ref.ID)
-			if errors.Is(err, errNoToken) {
-				missing = append(missing, ref.ID)
-				continue
-			}
+		err := s.eachNamed(ctx, tx, refs, func(row store.Token, rest []expression.Reference) error {
+			sees, err := decides(ctx, tx, &by, row)
 			if err != nil {
-				return err
-			}
-			transform, err := by(row)
-			if err != nil {
-				return err
-			}
-			if err := found.add(ctx, tx, row, transform); err != nil {
-				return err
+				return s.withRefusals(ctx, tx, decides, &by, err, rest)
 			}
 			entries = append(entries, entry(row, s.now()))
-		}
-		if len(missing) > 0 {
-			return errMissing.Naming(tellable(missing))
+			return found.keep(ctx, tx, &by, row, sees)
+		})
+		if err != nil {
+			return err
 		}
 		return tx.AppendLog(ctx, entries...)
 	})
@@ -102,6 +120,70 @@ func (s *Service) gather(ctx context.Context, c access.Caller, by judge, refs []
 		return nil, err
 	}
 	return s.use(ctx, c, keys, found)
+}
+
+// eachNamed calls do with each token that references name, once, and with the
+// references after it. The error names the tokens that are missing, when do
+// refused none of the others.
+func (s *Service) eachNamed(ctx context.Context, tx store.Tx, refs []expression.Reference, do func(row store.Token, rest []expression.Reference) error) error {
+	var missing []string
+	seen := make(map[string]bool)
+	for i, ref := range refs {
+		if seen[ref.ID] {
+			continue
+		}
+		seen[ref.ID] = true
+		row, err := s.live(ctx, tx, ref.ID)
+		if errors.Is(err, errNoToken) {
+			missing = append(missing, ref.ID)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if err := do(row, refs[i+1:]); err != nil {
+			return err
+		}
+	}
+	if len(missing) > 0 {
+		return errMissing.Naming(tellable(missing))
+	}
+	return nil
+}
+
+// maxRefused bounds how many tokens of one call are named as refused.
+const maxRefused = 10
+
+// withRefusals adds to the refusal of a token those of the tokens after it, so
+// that the log has each. What else is wrong with these changes nothing: the
+// call is refused.
+func (s *Service) withRefusals(ctx context.Context, tx store.Tx, decides judge, by *viewer, first error, rest []expression.Reference) error {
+	var all *access.Denial
+	if !errors.As(first, &all) {
+		return first
+	}
+	seen := make(map[string]bool)
+	for _, e := range all.Entities() {
+		seen[e.ID] = true
+	}
+	for _, ref := range rest {
+		if seen[ref.ID] {
+			continue
+		}
+		seen[ref.ID] = true
+		row, err := s.live(ctx, tx, ref.ID)
+		if errors.Is(err, errNoToken) {
+			continue
+		}
+		if err != nil || len(all.Entities()) >= maxRefused {
+			break
+		}
+		var next *access.Denial
+		if _, err := decides(ctx, tx, by, row); errors.As(err, &next) {
+			all = all.And(next)
+		}
+	}
+	return all
 }
 
 // tellable leaves out ids that hold a card number: people paste those where

@@ -6,10 +6,11 @@ import (
 	"slices"
 	"strconv"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
+	"github.com/tokenkeep/tokenkeep/internal/access"
 	"github.com/tokenkeep/tokenkeep/internal/base58"
+	"github.com/tokenkeep/tokenkeep/internal/date"
 	"github.com/tokenkeep/tokenkeep/internal/expression"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/jsonvalue"
@@ -17,7 +18,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
 
-// draft is a token that is complete but for its id, and not sealed yet.
+// draft is a token that is complete except for its id, and not sealed yet.
 type draft struct {
 	contents
 	shortLived  jsonvalue.Value // an object of short-lived members; null when there are none
@@ -26,11 +27,45 @@ type draft struct {
 	terms       [][]byte
 	deduplicate bool
 	namer       namer
+	// path leads to its request in a document that is tokenized; "" elsewhere.
+	path string
 }
 
-// draft checks a request and works out what is kept of it. It reads no store,
+// placed puts the path of the request before the fields at fault.
+func (d *draft) placed(err error) error { return below(d.path, err) }
+
+// draftNew is the draft of a token that a caller creates.
+func (s *Service) draftNew(b *expression.Budget, c access.Caller, keys *keyring.Keys, set settings, r Request) (*draft, error) {
+	var f fault.Fields
+	checkNames(&f, set, r.containers, r.metadata)
+	if err := f.Err(); err != nil {
+		return nil, err
+	}
+	if err := s.checkExpression(b, r.expression); err != nil {
+		return nil, err
+	}
+	return s.draft(b, keys, set, r, writers{created: through(c)})
+}
+
+// checkNames refuses containers and metadata keys that look like card numbers:
+// both are stored in plaintext or shown to callers who see no data.
+func checkNames(f *fault.Fields, set settings, containers []string, metadata jsonvalue.Value) {
+	if set.numericIDs {
+		return
+	}
+	if slices.ContainsFunc(containers, looksLikeCardNumber) {
+		f.AddCode("containers", "container_looks_like_card_number", "must not look like a card number")
+	}
+	for key := range metadata.Members() {
+		if looksLikeCardNumber(key) {
+			f.AddCode("metadata", "metadata_key_looks_like_card_number", "keys must not look like card numbers")
+		}
+	}
+}
+
+// draft checks a request and works out what is stored of it. It reads no store,
 // so it runs before the transaction.
-func (s *Service) draft(keys *keyring.Keys, set settings, r Request) (*draft, error) {
+func (s *Service) draft(b *expression.Budget, keys *keyring.Keys, set settings, r Request, w writers) (*draft, error) {
 	var f fault.Fields
 	kind := typeNamed(r.kind)
 	switch {
@@ -42,14 +77,12 @@ func (s *Service) draft(keys *keyring.Keys, set settings, r Request) (*draft, er
 	if r.data.IsNull() {
 		f.Add("data", "is required")
 	}
-	expiry, err := s.expiry(r.expiresAt)
-	if err != nil {
-		f.Add("expires_at", fault.Of(err).Detail())
-	}
+	expiry := s.expiry(&f, r.expiresAt)
 	if err := f.Err(); err != nil {
 		return nil, err
 	}
 	d := &draft{containers: r.containers, expiry: expiry, deduplicate: set.deduplicate}
+	d.writers = w
 	if r.deduplicate != nil {
 		d.deduplicate = *r.deduplicate
 	}
@@ -62,35 +95,60 @@ func (s *Service) draft(keys *keyring.Keys, set settings, r Request) (*draft, er
 	}
 	d.kind, d.mask, d.metadata, d.indexes, d.expression = kind, r.mask, r.metadata, r.indexes, r.expression
 	d.data, d.shortLived = kind.split(normal)
+	d.size = d.data.JSONSize()
+	b.Grow(d.size)
 	if !d.mask.IsNull() {
-		if _, err := s.evaluateMask(d.mask, d.data, kind); err != nil {
+		masked, err := s.evaluateMask(b, d.contents)
+		if err != nil {
 			return nil, asField("mask", err)
 		}
+		d.masked = &masked
 	}
-	if err := s.find(keys, set, d); err != nil {
+	if err := s.find(b, keys, set, d); err != nil {
 		return nil, err
 	}
-	d.namer, err = newNamer(r.id, kind, d.data)
+	if r.deduplicate != nil && d.deduplicate && d.fingerprint == "" {
+		return nil, errNoFingerprints
+	}
+	var err error
+	d.namer, err = newNamer(b, r.id, kind, d.data, set.numericIDs)
 	return d, err
 }
 
-var (
-	errExpiry = fault.New(fault.Invalid, "must be a date and time, as in 8/26/2030 7:23:57 PM -07:00 or 2030-08-26T19:23:57-07:00, or a date, as in 8/26/2030")
-	errPast   = fault.New(fault.Invalid, "must be in the future")
-)
+var errNoFingerprints = fault.Field("deduplicate_token",
+	"takes fingerprints: give a fingerprint_expression, or turn on the tenant setting fingerprint_tokens")
 
-func (s *Service) expiry(text string) (store.Expiry, error) {
+// checkExpression refuses the expression of a fingerprint that the data does
+// not change: its fingerprint would say nothing of the data.
+func (s *Service) checkExpression(b *expression.Budget, text jsonvalue.Value) error {
+	if text.IsNull() {
+		return nil // the type's own
+	}
+	t, err := s.cache.Parse(b, text.Reveal())
+	if err != nil {
+		return asField("fingerprint_expression", err)
+	}
+	if !t.UsesData() {
+		return errWithoutData
+	}
+	return nil
+}
+
+var errWithoutData = fault.Field("fingerprint_expression", "must refer to data, as in {{ data.number }}")
+
+// expiry reads an expiry, which must be in the future; "" is none.
+func (s *Service) expiry(f *fault.Fields, text string) store.Expiry {
 	if text == "" {
-		return store.Expiry{}, nil
+		return store.Expiry{}
 	}
 	e, ok := parseExpiry(text)
-	if !ok {
-		return e, errExpiry
+	switch {
+	case !ok:
+		f.Add("expires_at", date.WantedExpiry)
+	case e.At <= store.At(s.now()):
+		f.Add("expires_at", "must be in the future")
 	}
-	if e.At <= store.At(s.now()) {
-		return e, errPast
-	}
-	return e, nil
+	return e
 }
 
 // The names of terms. Keys of metadata hold no colon, so no two meet.
@@ -98,22 +156,26 @@ const (
 	termFingerprint = "fingerprint"
 	termIndex       = "index"
 	termMetadata    = "metadata:"
+	termDuplicate   = "duplicate"
 )
 
 // find works out the fingerprint and the terms by which the token is found.
-func (s *Service) find(keys *keyring.Keys, set settings, d *draft) error {
+func (s *Service) find(b *expression.Budget, keys *keyring.Keys, set settings, d *draft) error {
 	d.fingerprint = ""
 	if set.fingerprint || !d.expression.IsNull() {
-		if err := s.takeFingerprint(keys, d); err != nil {
+		if err := s.takeFingerprint(b, keys, d); err != nil {
 			return err
 		}
 		d.addTerm(keys.IndexTerm(termFingerprint, d.fingerprint))
+		if writer, one := d.writers.only(); one {
+			d.addTerm(d.duplicateTerm(keys, writer))
+		}
 	}
 	for key, value := range d.metadata.Members() {
 		d.addTerm(keys.IndexTerm(termMetadata+key, fold(value.Reveal())))
 	}
 	for i, text := range d.shownIndexes().Items() {
-		value, err := s.index(text.Reveal(), d)
+		value, err := s.index(b, text.Reveal(), d)
 		if err != nil {
 			return asField("search_indexes."+strconv.Itoa(i), err)
 		}
@@ -130,8 +192,8 @@ func (d *draft) addTerm(term []byte) {
 
 var errNothing = fault.New(fault.Invalid, "must come to something")
 
-func (s *Service) takeFingerprint(keys *keyring.Keys, d *draft) error {
-	t, err := s.cache.Parse(d.shownExpression())
+func (s *Service) takeFingerprint(b *expression.Budget, keys *keyring.Keys, d *draft) error {
+	t, err := s.cache.Parse(b, d.shownExpression())
 	if err != nil {
 		return asField("fingerprint_expression", err)
 	}
@@ -141,9 +203,10 @@ func (s *Service) takeFingerprint(keys *keyring.Keys, d *draft) error {
 	}
 	scope := expression.Scope{Data: d.data, Metadata: metadata, Hidden: d.kind.ShortLived}
 	written := 0
-	sum, err := keys.FingerprintFrom(d.kind.Name, func(w io.Writer) error {
+	of := keyring.Fingerprinted{Type: d.kind.Name, JSONType: d.data.Kind().String(), Expression: t.Canonical()}
+	sum, err := keys.Fingerprint(of, func(w io.Writer) error {
 		count := &counter{w: w}
-		err := t.Stream(count, scope, expression.Options{})
+		err := t.Stream(count, scope, expression.Options{Budget: b})
 		written = count.n
 		return err
 	})
@@ -169,12 +232,12 @@ func (c *counter) Write(b []byte) (int, error) {
 
 var errIndex = fault.New(fault.Invalid, "must come to a text, a number or a boolean of 1 to 400 characters")
 
-func (s *Service) index(text string, d *draft) (string, error) {
-	t, err := s.cache.Parse(text)
+func (s *Service) index(b *expression.Budget, text string, d *draft) (string, error) {
+	t, err := s.cache.Parse(b, text)
 	if err != nil {
 		return "", err
 	}
-	v, err := t.Evaluate(expression.Scope{Data: d.data, Hidden: d.kind.ShortLived}, expression.Options{})
+	v, err := t.Evaluate(expression.Scope{Data: d.data, Hidden: d.kind.ShortLived}, expression.Options{Budget: b})
 	if err != nil {
 		return "", err
 	}
@@ -185,21 +248,9 @@ func (s *Service) index(text string, d *draft) (string, error) {
 	return value, nil
 }
 
-// fold makes texts equal that differ in the case of letters alone.
-func fold(s string) string {
-	out := make([]rune, 0, len(s))
-	for _, r := range s {
-		least := r
-		for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
-			least = min(least, next)
-		}
-		out = append(out, least)
-	}
-	return string(out)
-}
-
-func (s *Service) evaluateMask(mask, data jsonvalue.Value, kind *Type) (jsonvalue.Value, error) {
-	return expression.EvaluateMask(mask, data, expression.MaskOptions{Hidden: kind.ShortLived, Cache: s.cache})
+// evaluateMask evaluates the token's own mask, or the type's.
+func (s *Service) evaluateMask(b *expression.Budget, c contents) (jsonvalue.Value, error) {
+	return expression.EvaluateMask(c.shownMask(), c.data, expression.MaskOptions{Hidden: c.kind.ShortLived, Cache: s.cache, Budget: b, DataSize: c.size})
 }
 
 // shownIndexes are the token's own, or the type's.
@@ -234,7 +285,7 @@ func (c contents) shownMask() jsonvalue.Value {
 // short-lived members.
 func (d *draft) row(keys *keyring.Keys, epoch *keyring.EpochKey, id, by string, now time.Time) (store.Token, error) {
 	row := store.Token{
-		ID: id, Type: d.kind.Name, Containers: d.containers, Terms: d.terms, Expiry: d.expiry,
+		ID: id, Type: d.kind.Name, Containers: d.containers, Terms: d.terms, Derived: true, Expiry: d.expiry,
 		CreatedBy: by, CreatedAt: store.At(now), Version: 1,
 	}
 	return row, d.sealInto(&row, keys, epoch)

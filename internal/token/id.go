@@ -12,26 +12,28 @@ import (
 )
 
 var (
-	errID     = fault.Field("id", "must have 3 to 400 characters, none of them a control character or one of # / \\ + ? [ ] | & = % < > { } ^")
-	errIDData = fault.Field("id", "must not be the value that is to be protected, nor hold a card number of it")
+	errID = fault.Field("id", "must have 3 to 400 characters, none of them a control character or one of # / \\ + ? [ ] | & = % < > { } ^, "+
+		"no white space or - at its ends, and must not begin with token:")
+	errIDData = fault.FieldCode("id", "id_looks_like_card_number", "must not be the protected value, hold 12 or more digits of it, or look like a card number")
 )
 
 // namer makes the ids of one token.
 type namer struct {
 	template *expression.Template // nil: ids are UUIDs
 	scope    expression.Scope
-	private  []string // members of the data that must not become an id
-	// random says that each id is another one, so that one which is taken can
-	// be replaced; chosen, that somebody chose it, so that it can be taken.
+	private  []string // fields of the data that must not become an id
+	numeric  bool     // ids may look like card numbers
+	// random is set when each id is another one, so that one which is taken can
+	// be replaced; chosen, when somebody chose it, so that it can be taken.
 	random, chosen bool
 }
 
-func newNamer(text string, kind *Type, data jsonvalue.Value) (namer, error) {
-	n := namer{scope: expression.Scope{Data: data, Hidden: kind.ShortLived}, private: kind.private, random: true}
+func newNamer(b *expression.Budget, text string, kind *Type, data jsonvalue.Value, numeric bool) (namer, error) {
+	n := namer{scope: expression.Scope{Data: data, Hidden: kind.ShortLived}, private: kind.private, numeric: numeric, random: true}
 	if text == "" {
 		return n, nil
 	}
-	t, err := expression.Parse(text)
+	t, err := expression.ParseWithin(b, text)
 	if err != nil {
 		return n, asField("id", err)
 	}
@@ -40,16 +42,16 @@ func newNamer(text string, kind *Type, data jsonvalue.Value) (namer, error) {
 }
 
 // id makes an id. It is another one each time when n.random.
-func (n namer) id(random io.Reader) (string, error) {
+func (n namer) id(b *expression.Budget, random io.Reader) (string, error) {
 	if n.template == nil {
 		return access.NewID(), nil
 	}
-	v, err := n.template.Evaluate(n.scope, expression.Options{Random: random})
+	v, err := n.template.Evaluate(n.scope, expression.Options{Random: random, Budget: b})
 	if err != nil {
 		return "", asField("id", err)
 	}
 	id := v.Reveal()
-	if !expression.ValidID(id) {
+	if !namesItself(id) {
 		return "", errID
 	}
 	if n.tells(id) {
@@ -58,16 +60,27 @@ func (n namer) id(random io.Reader) (string, error) {
 	return id, nil
 }
 
+// namesItself reports whether {{<id>}} is an expression for the token of that
+// id. Ids of older releases that are not still work everywhere else.
+func namesItself(id string) bool {
+	return expression.ValidID(id) && strings.TrimSpace(id) == id && strings.Trim(id, "-") == id && !strings.HasPrefix(id, "token:")
+}
+
 // separators are what people put between the digits of a number.
 var separators = strings.NewReplacer(" ", "", "-", "")
 
 // tells reports whether an id gives protected values away. An alias may keep a
 // part of a number, so of an alias only whole ones count.
 func (n namer) tells(id string) bool {
-	if n.random {
+	switch {
+	case n.random:
 		return tellsWhole(id, n.scope.Data, n.private)
+	case isData(id, n.scope.Data, n.private):
+		return true
+	case n.numeric:
+		return false
 	}
-	return isData(id, n.scope.Data, n.private) || luhn.HasCard(separators.Replace(id)) && sharesNumber(separators.Replace(id), n.scope.Data)
+	return looksLikeCardNumber(id) || sharesDigits(separators.Replace(id), n.scope.Data)
 }
 
 // tellsWhole reports whether an id, whoever made it, is the data or holds a
@@ -91,7 +104,8 @@ func isData(id string, data jsonvalue.Value, private []string) bool {
 	return is(data)
 }
 
-const minCard, maxCard = 12, 19 // digits
+// minShared is how many digits of the data an id may not repeat.
+const minShared = 12
 
 // holdsWholeNumber reports whether a card number that stands alone in the data
 // stands in the text.
@@ -106,27 +120,24 @@ func holdsWholeNumber(text string, data jsonvalue.Value) bool {
 	return false
 }
 
-// sharesNumber reports whether some 12 to 19 digits of the text are a card
-// number and stand in the data too. It looks at each character of the data
-// once, however long both are.
-func sharesNumber(text string, data jsonvalue.Value) bool {
-	numbers := make(map[string][]string) // by their first digits
+// sharesDigits reports whether 12 digits that stand together in the text stand
+// together in the data too. It reads each character of the data once, however
+// long both are.
+func sharesDigits(text string, data jsonvalue.Value) bool {
+	shared := make(map[string]bool)
 	for run := range strings.FieldsFuncSeq(text, notDigit) {
-		for from := 0; from+minCard <= len(run); from++ {
-			for to := from + minCard; to <= min(from+maxCard, len(run)); to++ {
-				if number := run[from:to]; luhn.Valid(number) {
-					numbers[number[:minCard]] = append(numbers[number[:minCard]], number)
-				}
-			}
+		for from := 0; from+minShared <= len(run); from++ {
+			shared[run[from:from+minShared]] = true
 		}
+	}
+	if len(shared) == 0 {
+		return false
 	}
 	for leaf := range data.Leaves() {
 		for run := range strings.FieldsFuncSeq(separators.Replace(leaf.Reveal()), notDigit) {
-			for from := 0; from+minCard <= len(run); from++ {
-				for _, number := range numbers[run[from:from+minCard]] {
-					if strings.HasPrefix(run[from:], number) {
-						return true
-					}
+			for from := 0; from+minShared <= len(run); from++ {
+				if shared[run[from:from+minShared]] {
+					return true
 				}
 			}
 		}
@@ -141,7 +152,7 @@ func notDigit(r rune) bool { return r < '0' || r > '9' }
 func asField(path string, err error) error {
 	if f := fault.Of(err); f.Kind() == fault.Invalid {
 		var fields fault.Fields
-		fields.Add(path, f.Detail())
+		fields.AddCode(path, f.Code(), f.Detail())
 		return fields.Err()
 	}
 	return err

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/audit"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
 	"github.com/tokenkeep/tokenkeep/internal/store"
@@ -28,19 +29,32 @@ type Filter struct {
 var errManyFilters = fault.Field("metadata", "must have at most 50 keys")
 
 // List returns a page of the tokens that the caller may read, newest first or
-// in the order of the ids asked for, and how many there are in all.
-func (s *Service) List(ctx context.Context, c access.Caller, f Filter, p store.Page) ([]Token, int64, error) {
-	return s.page(ctx, c, access.TokenRead, f.plan, p)
+// in the order of the ids asked for, and how many there are in all. A caller may
+// ask for less than its rules allow: most is the most that is shown, and that
+// tokens are compared by.
+func (s *Service) List(ctx context.Context, c access.Caller, f Filter, p store.Page, most ...access.Transform) ([]Token, int64, error) {
+	return s.page(ctx, reading{c, access.TokenRead, atMost(most)}, f.plan, p)
 }
 
 // ListFrom returns up to size tokens behind the place that start names, and
 // the place to go on from; "" at the end. Its cost does not grow with depth.
-func (s *Service) ListFrom(ctx context.Context, c access.Caller, f Filter, start string, size int) ([]Token, string, error) {
-	return s.pageFrom(ctx, c, access.TokenRead, f.plan, start, size)
+func (s *Service) ListFrom(ctx context.Context, c access.Caller, f Filter, start string, size int, most ...access.Transform) ([]Token, string, error) {
+	return s.pageFrom(ctx, reading{c, access.TokenRead, atMost(most)}, f.plan, start, size)
 }
 
+// reading is who reads tokens, by which permission, and how much of them the
+// caller asks to be shown at most.
+type reading struct {
+	c    access.Caller
+	perm access.Permission
+	most access.Transform
+}
+
+// planner makes the plan of a list or search for one caller.
+type planner func(*keyring.Keys, matcher) (plan, error)
+
 // plan is the selection of a filter.
-func (f Filter) plan(keys *keyring.Keys) (plan, error) {
+func (f Filter) plan(keys *keyring.Keys, m matcher) (plan, error) {
 	if len(f.Metadata) > maxMetadata {
 		return plan{}, errManyFilters
 	}
@@ -57,6 +71,9 @@ func (f Filter) plan(keys *keyring.Keys) (plan, error) {
 		source.Terms = append(source.Terms, keys.IndexTerm(termFingerprint, f.Fingerprint))
 	}
 	p := plan{sources: []store.TokenFilter{source}, asAsked: len(f.IDs) > 0}
+	if f.Fingerprint != "" {
+		p.guarded, p.guards = m.fingerprint, []func(store.Token) bool{m.fingerprint}
+	}
 	if len(f.Types) > 0 || f.Container != "" {
 		path, below := strings.CutSuffix(strings.ToLower(f.Container), "/*")
 		if below {
@@ -76,8 +93,8 @@ func inContainer(containers []string, path string, below bool) bool {
 }
 
 // page runs a plan for a page by its number.
-func (s *Service) page(ctx context.Context, c access.Caller, perm access.Permission, planned func(*keyring.Keys) (plan, error), p store.Page) (list []Token, total int64, err error) {
-	list, err = s.choose(ctx, c, perm, planned, func(tx store.Tx, sel selection) (rows []store.Token, err error) {
+func (s *Service) page(ctx context.Context, by reading, planned planner, p store.Page) (list []Token, total int64, err error) {
+	list, err = s.choose(ctx, by, planned, func(tx store.Tx, sel selection) (rows []store.Token, err error) {
 		if total, err = sel.count(ctx, tx); err != nil {
 			return nil, err
 		}
@@ -90,11 +107,11 @@ func (s *Service) page(ctx context.Context, c access.Caller, perm access.Permiss
 }
 
 // pageFrom runs a plan for what follows a place.
-func (s *Service) pageFrom(ctx context.Context, c access.Caller, perm access.Permission, planned func(*keyring.Keys) (plan, error), start string, size int) (list []Token, next string, err error) {
-	if err := c.RequireSomewhere(perm); err != nil {
+func (s *Service) pageFrom(ctx context.Context, by reading, planned planner, start string, size int) (list []Token, next string, err error) {
+	if err := by.c.RequireSomewhere(by.perm); err != nil {
 		return nil, "", err
 	}
-	keys, err := s.keysOf(ctx, c)
+	keys, err := s.keysOf(ctx, by.c)
 	if err != nil {
 		return nil, "", err
 	}
@@ -102,7 +119,7 @@ func (s *Service) pageFrom(ctx context.Context, c access.Caller, perm access.Per
 	if err != nil {
 		return nil, "", err
 	}
-	list, err = s.choose(ctx, c, perm, planned, func(tx store.Tx, sel selection) ([]store.Token, error) {
+	list, err = s.choose(ctx, by, planned, func(tx store.Tx, sel selection) ([]store.Token, error) {
 		next = ""
 		// One more than is asked for tells whether there is more.
 		rows, err := sel.page(ctx, tx, store.Page{After: after, Limit: size + 1})
@@ -118,24 +135,27 @@ func (s *Service) pageFrom(ctx context.Context, c access.Caller, perm access.Per
 }
 
 // choose selects rows in a view, because a count may take long and others wait
-// behind an update; then it logs each token that is shown, and opens them.
-func (s *Service) choose(ctx context.Context, c access.Caller, perm access.Permission, planned func(*keyring.Keys) (plan, error),
-	take func(store.Tx, selection) ([]store.Token, error)) ([]Token, error) {
-	if err := c.RequireSomewhere(perm); err != nil {
-		return nil, err
-	}
-	keys, err := s.keysOf(ctx, c)
+// behind an update; then it logs each token that is shown, and opens them. A
+// list without tokens has one entry too: that there are none is shown.
+func (s *Service) choose(ctx context.Context, by reading, planned planner, take func(store.Tx, selection) ([]store.Token, error)) ([]Token, error) {
+	c, perm := by.c, by.perm
+	keys, set, err := s.begin(ctx, c, perm)
 	if err != nil {
 		return nil, err
 	}
-	p, err := planned(keys)
+	m := matcher{c, by.most, set}
+	p, err := planned(keys, m)
 	if err != nil {
+		return nil, err
+	}
+	// Each comparison with protected data is a guess at it.
+	if err := c.ChargeTokens(len(p.guards)); err != nil {
 		return nil, err
 	}
 	var found shown
 	err = s.store.View(ctx, c.Tenant(), func(tx store.Tx) error {
-		found = shown{}
-		sel, err := p.selection(ctx, tx, c, perm, store.At(s.now()))
+		found.reset(c)
+		sel, err := p.selection(ctx, tx, m, perm, store.At(s.now()))
 		if err != nil {
 			return err
 		}
@@ -143,17 +163,27 @@ func (s *Service) choose(ctx context.Context, c access.Caller, perm access.Permi
 		if err != nil {
 			return fmt.Errorf("list tokens: %w", err)
 		}
+		viewer := viewer{c: c, most: by.most, keys: keys, set: &set}
 		for _, row := range rows {
-			if err := found.add(ctx, tx, row, decide(c, perm, row).Transform); err != nil {
+			if err := found.add(ctx, tx, &viewer, perm, row); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	if err != nil || len(found.rows) == 0 {
+	if err != nil {
 		return nil, err
 	}
-	err = s.update(ctx, c, func(tx store.Tx) error { return tx.AppendLog(ctx, found.entries(c, s.now())...) })
+	if err := c.ChargeTokens(len(found.rows)); err != nil {
+		return nil, err
+	}
+	err = s.update(ctx, c, func(tx store.Tx) error {
+		entries := found.entries(c, s.now())
+		if len(entries) == 0 {
+			entries = append(entries, audit.Entry(c, s.now(), audit.Token, audit.Many, audit.Read))
+		}
+		return tx.AppendLog(ctx, entries...)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("log what is shown: %w", err)
 	}

@@ -2,71 +2,105 @@ package token
 
 import (
 	"context"
-	"time"
 
 	"github.com/tokenkeep/tokenkeep/internal/access"
 	"github.com/tokenkeep/tokenkeep/internal/audit"
 	"github.com/tokenkeep/tokenkeep/internal/expression"
-	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/jsonvalue"
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
 
-var (
-	errRefusedByRule = fault.New(fault.Forbidden, "a rule does not let the caller use a token; position of the rule in its list, from 0, and token")
-	errNoRule        = fault.New(fault.Forbidden, "no rule and no plain permission lets the caller use a token")
-)
-
-// Previewed is a token that would be used, and why it may be.
+// Previewed is a token that a call would use, whether it may, and why.
 type Previewed struct {
+	// UsedToken says what the call would get of the token: its Transform is
+	// Nothing when the call may not use it. The id is empty when it could be a
+	// card number.
 	UsedToken
-	By    access.Step // what settled it
+	By    access.Step // the step that settled it
 	Steps []access.Step
+	// Masked reports whether the preview shows the mask of the token. Otherwise
+	// it shows a placeholder.
+	Masked bool
 }
 
-// Preview gathers the tokens that expressions name as Use would for the caller
-// as, and gives none of their values: whatever as may see, the data is its
-// mask, and of everything else about a token there is only the shape. So no
-// filter, no error and no length can tell more than the mask does. Each token,
-// also one that as may not use, is in the log as read by c. On tokens c needs no
-// permission: the caller of Preview has asked for one on what uses them.
-func (s *Service) Preview(ctx context.Context, c, as access.Caller, refs []expression.Reference) (*Used, []Previewed, error) {
-	looked := make(map[string]Previewed)
-	used, err := s.gather(ctx, c, func(row store.Token) (access.Transform, error) {
-		d, steps := as.Explain(access.TokenUse, access.Target{ID: row.ID, Containers: row.Containers})
-		looked[row.ID] = Previewed{UsedToken{row.ID, row.Type, row.Containers, d.Transform}, d.By, steps}
-		return min(d.Transform, access.Mask), nil // one that is refused is in the log too
-	}, refs, func(row store.Token, now time.Time) store.LogEntry {
-		return audit.EntryBy(c, now, row.Type, row.ID, audit.Read, "proxy preview")
+// Preview returns what a preview shows in place of the tokens that expressions
+// name: the mask of those that the caller c may read with mask or reveal, and a
+// placeholder for all others. It also says of each whether the caller as may use
+// it.
+//
+// Nothing about a token behind a placeholder depends on its data, which is not
+// even opened. Of a masked token an expression sees the mask, what says which
+// token it is, and only the shape of everything else, so no filter, error or
+// length tells more than the mask.
+//
+// Each token, also one that as may not use, is logged as read by c.
+func (s *Service) Preview(ctx context.Context, c, as access.Caller, refs []expression.Reference) (expression.Lookup, []Previewed, error) {
+	if len(refs) == 0 {
+		return (&Used{}).lookup, nil, nil
+	}
+	keys, err := s.keysOf(ctx, c)
+	if err != nil {
+		return nil, nil, err
+	}
+	var found shown
+	var list []Previewed
+	var placeholders map[string]expression.Withheld
+	err = s.update(ctx, c, func(tx store.Tx) error {
+		found.reset(c) // a transaction may run again
+		list, placeholders = nil, make(map[string]expression.Withheld)
+		var entries []store.LogEntry
+		err := s.eachNamed(ctx, tx, refs, func(row store.Token, _ []expression.Reference) error {
+			seen := sightOfPreviewed(c, row)
+			list = append(list, previewed(as, row, seen))
+			if seen.data != access.Mask {
+				placeholders[row.ID] = expression.Withheld{Placeholder: "[" + row.Type + "]"}
+			} else if err := found.keep(ctx, tx, &viewer{c: c, most: access.Reveal, keys: keys}, row, seen); err != nil {
+				return err
+			}
+			entries = append(entries, audit.EntryBy(c, s.now(), row.Type, row.ID, audit.Read, "proxy preview"))
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		return tx.AppendLog(ctx, entries...)
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	var list []Previewed
+	used, err := s.use(ctx, c, keys, found)
+	if err != nil {
+		return nil, nil, err
+	}
 	for _, t := range used.tokens {
-		p := looked[t.ID]
-		if p.Transform == access.Nothing {
-			return nil, nil, refusal(p)
+		used.hide(t.ID)
+	}
+	return func(ref expression.Reference) (jsonvalue.Value, error) {
+		if withheld, ok := placeholders[ref.ID]; ok {
+			return jsonvalue.Value{}, withheld
 		}
-		list = append(list, p)
-		used.veil(t.ID)
-	}
-	return used, list, nil
+		return used.lookup(ref)
+	}, list, nil
 }
 
-func refusal(p Previewed) error {
-	f := errNoRule
-	if p.By.Rule != access.NoRule {
-		f = errRefusedByRule.Counting(int64(p.By.Rule))
+// previewed decides about one token.
+func previewed(as access.Caller, row store.Token, seen sight) Previewed {
+	use, steps := as.Explain(access.TokenUse, access.Target{ID: row.ID, Containers: row.Containers})
+	p := Previewed{
+		UsedToken: UsedToken{Type: row.Type, Containers: row.Containers, Transform: use.Transform}, By: use.By, Steps: steps,
+		Masked: seen.data == access.Mask,
 	}
-	return f.Naming(tellable([]string{p.ID}))
+	if ids := tellable([]string{row.ID}); len(ids) > 0 {
+		p.ID = row.ID
+	}
+	return p
 }
 
-// veil leaves of a token its mask, what says which token it is, and the shape
-// of all the rest.
-func (u *Used) veil(id string) {
+// hide leaves of a token its mask, what says which token it is, and the shape of
+// all the rest.
+func (u *Used) hide(id string) {
 	data := u.data[id]
-	if data.IsNull() { // its mask comes to nothing
+	if data.IsNull() { // its mask is empty
 		data = jsonvalue.NewString(expression.Hidden)
 	}
 	u.data[id] = data

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/date"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
@@ -17,6 +18,9 @@ const (
 	maxQuery       = 4096 // bytes
 	maxQueryParts  = 100
 	maxQueryNested = 32
+	// maxProtected bounds the comparisons with data and fingerprint: each one
+	// is a guess at protected data.
+	maxProtected = 20
 )
 
 // query is a parsed query: a comparison, or queries joined by a word.
@@ -37,11 +41,13 @@ type comparison struct {
 
 // queryError says where a query stops making sense. The number is a position
 // and nothing of the query.
-func queryError(at int) error {
+func queryError(at int, expected string) error {
 	var f fault.Fields
-	f.Add("query", "is not understood at character "+strconv.Itoa(at))
+	f.Add("query", "is not understood at character "+strconv.Itoa(at)+expected)
 	return f.Err()
 }
+
+var errManyGuesses = fault.Field("query", "must have at most 20 comparisons with data and fingerprint")
 
 // parseQuery reads the query language of searches:
 //
@@ -50,13 +56,20 @@ func queryError(at int) error {
 func parseQuery(text string) (*query, error) {
 	p := &queryParser{text: text}
 	if len(text) > maxQuery || !utf8.ValidString(text) {
-		return nil, queryError(1)
+		return nil, queryError(1, "")
 	}
 	q, ok := p.either(0)
+	if p.protected > maxProtected {
+		return nil, errManyGuesses
+	}
 	if p.space(); ok && p.at == len(p.text) {
 		return q, nil
 	}
-	return nil, queryError(1 + utf8.RuneCountInString(text[:p.at]))
+	expected := ""
+	if p.noDate {
+		expected = ": this " + date.Wanted
+	}
+	return nil, queryError(1+utf8.RuneCountInString(text[:p.at]), expected)
 }
 
 // queryParser reads from left to right. When a method returns false, at is
@@ -65,6 +78,10 @@ type queryParser struct {
 	text  string
 	at    int
 	parts int
+	// protected counts the comparisons with data and fingerprint.
+	protected int
+	// noDate is whether it gave up on a value that should be a date.
+	noDate bool
 }
 
 func (p *queryParser) space() {
@@ -142,6 +159,9 @@ func (p *queryParser) compare() (*query, bool) {
 	q := &query{}
 	q.field = p.text[p.at : p.at+length]
 	p.at += length + 1
+	if q.field == "fingerprint" || q.field == "data" {
+		p.protected++
+	}
 	value := p.at
 	var ok bool
 	switch {
@@ -246,16 +266,6 @@ func (p *queryParser) times(q *query) bool {
 	return true
 }
 
-// queryTimes are the forms of a time, and how long each stands for.
-var queryTimes = []struct {
-	form  string
-	lasts time.Duration
-}{
-	{time.RFC3339Nano, time.Microsecond},
-	{"2006-01-02T15:04:05", time.Microsecond},
-	{"2006-01-02", 24 * time.Hour},
-}
-
 // time reads a time, quoted or not, or * for none; from is included, until is not.
 func (p *queryParser) time() (from, until store.Time, open, ok bool) {
 	begin := p.at
@@ -266,12 +276,15 @@ func (p *queryParser) time() (from, until store.Time, open, ok bool) {
 	if value == "*" {
 		return 0, 0, true, true
 	}
-	for _, f := range queryTimes {
-		if t, err := time.Parse(f.form, value); err == nil && t.Year() > 0 {
-			from = store.At(t)
-			return from, from + store.Time(f.lasts.Microseconds()), false, true
-		}
+	d, ok := date.Parse(value)
+	if !ok {
+		p.at, p.noDate = begin, true
+		return 0, 0, false, false
 	}
-	p.at = begin
-	return 0, 0, false, false
+	lasts := time.Microsecond
+	if d.Day {
+		lasts = 24 * time.Hour
+	}
+	from = store.At(d.Time)
+	return from, from + store.Time(lasts.Microseconds()), false, true
 }

@@ -13,40 +13,66 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
 
-// shown are rows that a transaction found for a caller, with how much of each
-// is to be seen. They are opened when the transaction is over: that may take
-// I/O, and others wait behind a transaction.
+// shown are rows that a transaction found for a caller, with the sight of each.
+// They are opened after the transaction: that may take I/O, and other
+// transactions wait for this one.
 type shown struct {
-	rows       []store.Token
-	transforms []access.Transform
-	retention  time.Duration // of short-lived members; 0 while none are to be shown
+	rows      []store.Token
+	sights    []sight
+	retention time.Duration // of short-lived fields; 0 while none are to be shown
+	charged   int64         // bytes of memory, to the request of the caller
 }
 
-// add notes a row. The tenant's settings are read when they matter.
-func (v *shown) add(ctx context.Context, tx store.Tx, row store.Token, t access.Transform) error {
-	v.rows, v.transforms = append(v.rows, row), append(v.transforms, t)
-	if t != access.Reveal || len(row.ShortLived) == 0 || v.retention > 0 {
+// rowWeight is how many bytes of memory are charged for each byte of a row that
+// is to be opened: the row, its plaintext, and the value in the response twice.
+const rowWeight = 4
+
+// reset forgets the rows, for a transaction that may run again.
+func (f *shown) reset(c access.Caller) {
+	_ = c.ChargeMemory(-f.charged) // giving back never fails
+	*f = shown{}
+}
+
+// add decides what the caller sees of a row and keeps both. The error is the
+// denial.
+func (f *shown) add(ctx context.Context, tx store.Tx, by *viewer, p access.Permission, row store.Token) error {
+	s, err := by.look(ctx, tx, p, row)
+	if err != nil {
+		return err
+	}
+	return f.keep(ctx, tx, by, row, s)
+}
+
+// keep keeps a row with a sight of it.
+func (f *shown) keep(ctx context.Context, tx store.Tx, by *viewer, row store.Token, s sight) error {
+	weight := rowWeight * row.Size()
+	if err := by.c.ChargeMemory(weight); err != nil {
+		return err
+	}
+	f.charged += weight
+	f.rows, f.sights = append(f.rows, row), append(f.sights, s)
+	if s.data != access.Reveal || len(row.ShortLived) == 0 || f.retention > 0 {
 		return nil
 	}
-	set, err := settingsOf(ctx, tx)
-	v.retention = set.retention
+	set, err := by.settings(ctx, tx)
+	f.retention = set.retention
 	return err
 }
 
 // entries are the log entries of what is shown, one for each token.
-func (v *shown) entries(c access.Caller, now time.Time) []store.LogEntry {
-	list := make([]store.LogEntry, len(v.rows))
-	for i, row := range v.rows {
+func (f *shown) entries(c access.Caller, now time.Time) []store.LogEntry {
+	list := make([]store.LogEntry, len(f.rows))
+	for i, row := range f.rows {
 		list[i] = audit.Entry(c, now, row.Type, row.ID, audit.Read)
 	}
 	return list
 }
 
 // open opens the rows.
-func (s *Service) open(ctx context.Context, c access.Caller, keys *keyring.Keys, v shown) ([]Token, error) {
+func (s *Service) open(ctx context.Context, c access.Caller, keys *keyring.Keys, f shown) ([]Token, error) {
 	var epochs []int64
-	for i, row := range v.rows {
-		if v.transforms[i] == access.Reveal && len(row.ShortLived) > 0 {
+	for i, row := range f.rows {
+		if f.sights[i].data == access.Reveal && len(row.ShortLived) > 0 {
 			if epoch, err := keyring.SealedEpoch(row.ShortLived); err == nil {
 				epochs = append(epochs, epoch)
 			}
@@ -55,23 +81,31 @@ func (s *Service) open(ctx context.Context, c access.Caller, keys *keyring.Keys,
 	var set *keyring.EpochSet
 	if len(epochs) > 0 {
 		var err error
-		if set, err = s.ring.EpochOf(ctx, c.Tenant(), v.retention, epochs...); err != nil {
+		if set, err = s.ring.EpochOf(ctx, c.Tenant(), f.retention, epochs...); err != nil {
 			return nil, fmt.Errorf("get epoch keys: %w", err)
 		}
 	}
-	list := make([]Token, len(v.rows))
-	for i, row := range v.rows {
-		x, err := open(keys, row)
+	list := make([]Token, len(f.rows))
+	for i, row := range f.rows {
+		// What could be stored can be shown, however many are shown with it: each
+		// has the budget that it was stored with.
+		b := s.limits.Budget(ctx)
+		if err := b.Err(); err != nil {
+			return nil, err
+		}
+		x, err := openRow(c, keys, row)
 		if err != nil {
 			return nil, err
 		}
 		var shortLived jsonvalue.Value
-		if v.transforms[i] == access.Reveal && len(row.ShortLived) > 0 {
+		if f.sights[i].data == access.Reveal && len(row.ShortLived) > 0 {
 			if shortLived, err = openShortLived(set, row); err != nil {
 				return nil, err
 			}
 		}
-		list[i] = s.show(c.Tenant(), row, x, shortLived, v.transforms[i])
+		if list[i], err = s.show(b, c.Tenant(), row, x, shortLived, f.sights[i]); err != nil {
+			return nil, err
+		}
 	}
 	return list, nil
 }
@@ -92,9 +126,13 @@ func openShortLived(set *keyring.EpochSet, row store.Token) (jsonvalue.Value, er
 	return parseSealed(plain)
 }
 
-// Get returns a token. The caller needs token:read on each of its containers.
-func (s *Service) Get(ctx context.Context, c access.Caller, id string) (Token, error) {
+// Get returns a token. The caller needs token:read on each of its containers. It
+// may ask for less than its rules allow: most is the most that is shown then.
+func (s *Service) Get(ctx context.Context, c access.Caller, id string, most ...access.Transform) (Token, error) {
 	if err := c.RequireSomewhere(access.TokenRead); err != nil {
+		return Token{}, err
+	}
+	if err := c.ChargeTokens(1); err != nil {
 		return Token{}, err
 	}
 	keys, err := s.keysOf(ctx, c)
@@ -103,16 +141,12 @@ func (s *Service) Get(ctx context.Context, c access.Caller, id string) (Token, e
 	}
 	var found shown
 	err = s.update(ctx, c, func(tx store.Tx) error {
-		found = shown{} // a transaction may run again
+		found.reset(c) // a transaction may run again
 		row, err := s.live(ctx, tx, id)
 		if err != nil {
 			return err
 		}
-		d := decide(c, access.TokenRead, row)
-		if err := d.Err(); err != nil {
-			return err
-		}
-		if err := found.add(ctx, tx, row, d.Transform); err != nil {
+		if err := found.add(ctx, tx, &viewer{c: c, most: atMost(most), keys: keys}, access.TokenRead, row); err != nil {
 			return err
 		}
 		return tx.AppendLog(ctx, found.entries(c, s.now())...)
@@ -131,6 +165,9 @@ func (s *Service) Get(ctx context.Context, c access.Caller, id string) (Token, e
 // containers.
 func (s *Service) Delete(ctx context.Context, c access.Caller, id string) error {
 	if err := c.RequireSomewhere(access.TokenDelete); err != nil {
+		return err
+	}
+	if err := c.ChargeTokens(1); err != nil {
 		return err
 	}
 	return s.update(ctx, c, func(tx store.Tx) error {

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/date"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/jsonvalue"
 )
@@ -84,7 +85,7 @@ func parseRequest(f *fault.Fields, v jsonvalue.Value) (r Request) {
 	}
 	if at := get("expires_at", jsonvalue.String, wantText); !at.IsNull() {
 		if r.expiresAt = at.Reveal(); r.expiresAt == "" {
-			f.Add("expires_at", errExpiry.Detail())
+			f.Add("expires_at", date.WantedExpiry)
 		}
 	}
 	return r

@@ -13,22 +13,23 @@ import (
 
 // Search returns a page of the tokens that a query finds and the caller may
 // search, newest first, and how many there are in all.
-func (s *Service) Search(ctx context.Context, c access.Caller, text string, p store.Page) ([]Token, int64, error) {
-	return s.page(ctx, c, access.TokenSearch, searchFor(text), p)
+// Like List it takes the most that is shown, and that tokens are compared by.
+func (s *Service) Search(ctx context.Context, c access.Caller, text string, p store.Page, most ...access.Transform) ([]Token, int64, error) {
+	return s.page(ctx, reading{c, access.TokenSearch, atMost(most)}, searchFor(text), p)
 }
 
 // SearchFrom is Search from a place on, as ListFrom is List.
-func (s *Service) SearchFrom(ctx context.Context, c access.Caller, text, start string, size int) ([]Token, string, error) {
-	return s.pageFrom(ctx, c, access.TokenSearch, searchFor(text), start, size)
+func (s *Service) SearchFrom(ctx context.Context, c access.Caller, text, start string, size int, most ...access.Transform) ([]Token, string, error) {
+	return s.pageFrom(ctx, reading{c, access.TokenSearch, atMost(most)}, searchFor(text), start, size)
 }
 
-func searchFor(text string) func(*keyring.Keys) (plan, error) {
-	return func(keys *keyring.Keys) (plan, error) {
+func searchFor(text string) planner {
+	return func(keys *keyring.Keys, m matcher) (plan, error) {
 		q, err := parseQuery(text)
 		if err != nil {
 			return plan{}, err
 		}
-		return q.compile(keys).plan(), nil
+		return q.compile(keys, m).plan(), nil
 	}
 }
 
@@ -58,12 +59,17 @@ type test struct {
 	id    string
 	group func(kind string, containers []string) bool
 	row   func(store.Token) bool // every comparison but those with a group
+	// guards are set for comparisons with protected data, and for tests of
+	// which one is such: row then also asks them whether the caller may find
+	// the token by it.
+	guards []func(store.Token) bool
 }
 
-func (q *query) compile(keys *keyring.Keys) *test {
+func (q *query) compile(keys *keyring.Keys, m matcher) *test {
 	t := &test{word: q.word}
 	for _, part := range q.of {
-		t.of = append(t.of, part.compile(keys))
+		below := part.compile(keys, m)
+		t.of, t.guards = append(t.of, below), append(t.guards, below.guards...)
 	}
 	if q.word != "" {
 		return t
@@ -73,6 +79,11 @@ func (q *query) compile(keys *keyring.Keys) *test {
 		t.row = func(r store.Token) bool {
 			return slices.ContainsFunc(r.Terms, func(have []byte) bool { return bytes.Equal(have, term) })
 		}
+	}
+	guard := func(term []byte, may func(store.Token) bool) {
+		hashed(term)
+		has := t.row
+		t.guards, t.row = append(t.guards, may), func(r store.Token) bool { return may(r) && has(r) }
 	}
 	between := func(at store.Time) bool {
 		return !at.IsZero() && at >= q.from && (q.until.IsZero() || at < q.until)
@@ -85,9 +96,9 @@ func (q *query) compile(keys *keyring.Keys) *test {
 	case "container":
 		t.group = func(_ string, containers []string) bool { return inContainer(containers, q.value, q.below) }
 	case "fingerprint":
-		hashed(keys.IndexTerm(termFingerprint, q.value))
+		guard(keys.IndexTerm(termFingerprint, q.value), m.fingerprint)
 	case "data":
-		hashed(keys.IndexTerm(termIndex, fold(q.value)))
+		guard(keys.IndexTerm(termIndex, fold(q.value)), m.data)
 	case "created_by":
 		t.row = func(r store.Token) bool { return r.CreatedBy == q.value }
 	case "modified_by":
@@ -137,13 +148,24 @@ func (t *test) plan() plan {
 		group:   func(g store.TokenGroup) bool { return t.holds(g.Type, g.Containers, nil) != no },
 		keep:    func(r store.Token) bool { return t.holds(r.Type, r.Containers, &r) == yes },
 	}
+	if !t.comparesGroups() {
+		p.group = nil
+	}
 	if p.sources == nil {
 		p.sources = []store.TokenFilter{{}}
+	}
+	if p.guards = t.guards; len(p.guards) > 0 {
+		p.guarded = p.keep
 	}
 	if t.exact() {
 		p.keep = nil
 	}
 	return p
+}
+
+// comparesGroups reports whether the test compares types or containers.
+func (t *test) comparesGroups() bool {
+	return t.group != nil || slices.ContainsFunc(t.of, (*test).comparesGroups)
 }
 
 // exact reports whether the groups and the one source decide the whole test.

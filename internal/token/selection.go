@@ -19,6 +19,11 @@ type plan struct {
 	group func(store.TokenGroup) bool
 	// keep says whether a token is wanted; nil where the sources are exact.
 	keep func(store.Token) bool
+	// guarded is keep for a plan that compares protected data, where the caller
+	// may not find every token by it; nil for a plan that does not. guards are
+	// what decides that for a token.
+	guarded func(store.Token) bool
+	guards  []func(store.Token) bool
 	// asAsked keeps the order of the one source's ids.
 	asAsked bool
 }
@@ -27,28 +32,50 @@ type plan struct {
 type selection struct {
 	plan
 	exact bool // the one source holds what is wanted and nothing else
+	// admit charges the caller's request for rows that the store has read.
+	admit func(bytes int64) error
 }
 
 // selection asks about access once for each group, and where the answer rests
 // on the id once for each token that the list passes over.
-func (p plan) selection(ctx context.Context, tx store.Tx, c access.Caller, perm access.Permission, now store.Time) (selection, error) {
+//
+// Where the answer is the same for all tokens, it reads no groups.
+func (p plan) selection(ctx context.Context, tx store.Tx, m matcher, perm access.Permission, now store.Time) (selection, error) {
+	if d, ok := m.uniform(perm, len(p.guards) > 0); ok && p.group == nil {
+		out := selection{plan: p, admit: m.c.ChargeMemory}
+		for _, finds := range p.guards {
+			if !finds(store.Token{Containers: []string{"/"}}) {
+				out.keep = p.guarded
+			}
+		}
+		out.sources = slices.Clone(p.sources)
+		for i := range out.sources {
+			out.sources[i].Now, out.sources[i].NoGroup = now, !d.Allowed()
+		}
+		out.exact = out.keep == nil && len(out.sources) == 1
+		return out, nil
+	}
 	groups, err := tx.TokenGroups(ctx)
 	if err != nil {
 		return selection{}, fmt.Errorf("list token groups: %w", err)
 	}
 	var seen []string
-	byID := false
+	byID, guarded := false, false
 	for _, g := range groups {
 		if p.group != nil && !p.group(g) {
 			continue
 		}
-		d := c.DecideContainers(perm, g.Containers)
+		d := m.c.DecideContainers(perm, g.Containers)
 		if d.Allowed() || d.DependsOnID {
 			seen = append(seen, g.ID)
 			byID = byID || d.DependsOnID
+			for _, finds := range p.guards {
+				// Without an id: the least that any id is allowed.
+				guarded = guarded || !finds(store.Token{Containers: g.Containers})
+			}
 		}
 	}
-	out := selection{plan: p}
+	out := selection{plan: p, admit: m.c.ChargeMemory}
 	all := len(seen) == len(groups)
 	if all {
 		seen = nil // the index of all tokens is the shorter way
@@ -57,10 +84,13 @@ func (p plan) selection(ctx context.Context, tx store.Tx, c access.Caller, perm 
 	for i := range out.sources {
 		out.sources[i].Now, out.sources[i].Groups, out.sources[i].NoGroup = now, seen, !all
 	}
+	if guarded {
+		out.keep = p.guarded
+	}
 	if byID {
-		wanted := p.keep
+		wanted := out.keep
 		out.keep = func(row store.Token) bool {
-			return (wanted == nil || wanted(row)) && decide(c, perm, row).Allowed()
+			return (wanted == nil || wanted(row)) && decide(m.c, perm, row).Allowed()
 		}
 	}
 	out.exact = out.keep == nil && len(out.sources) == 1
@@ -79,6 +109,7 @@ func (s selection) count(ctx context.Context, tx store.Tx) (n int64, err error) 
 // page returns a page of them.
 func (s selection) page(ctx context.Context, tx store.Tx, p store.Page) (list []store.Token, err error) {
 	if s.exact && (!s.asAsked || p.After == nil) {
+		p.Admit = s.admit
 		return tx.Tokens(ctx, s.sources[0], p)
 	}
 	skip := p.Offset
@@ -103,6 +134,8 @@ type stream struct {
 	rows   []store.Token
 	after  *store.Position
 	ended  bool
+	admit  func(bytes int64) error
+	held   int64 // bytes of memory that are charged for rows
 }
 
 // walk merges the sources and calls fn with each token that is wanted, in
@@ -110,7 +143,8 @@ type stream struct {
 func (s selection) walk(ctx context.Context, tx store.Tx, after *store.Position, fn func(store.Token) bool) error {
 	streams := make([]*stream, len(s.sources))
 	for i, source := range s.sources {
-		streams[i] = &stream{filter: source, after: after}
+		streams[i] = &stream{filter: source, after: after, admit: s.admit}
+		defer streams[i].giveBack()
 		if len(source.IDs) > 0 {
 			rows, err := s.named(ctx, tx, source, after)
 			if err != nil {
@@ -148,7 +182,8 @@ func (st *stream) fill(ctx context.Context, tx store.Tx) (err error) {
 	if len(st.rows) > 0 || st.ended {
 		return nil
 	}
-	if st.rows, err = tx.Tokens(ctx, st.filter, store.Page{After: st.after, Limit: walked}); err != nil {
+	st.giveBack()
+	if st.rows, err = tx.Tokens(ctx, st.filter, store.Page{After: st.after, Limit: walked, Admit: st.hold}); err != nil {
 		return err
 	}
 	if len(st.rows) < walked {
@@ -160,6 +195,21 @@ func (st *stream) fill(ctx context.Context, tx store.Tx) (err error) {
 	return nil
 }
 
+// hold charges for a row. The rows of a walk that are kept are charged again as
+// such: giveBack gives back what the walk itself was charged with.
+func (st *stream) hold(bytes int64) error {
+	if err := st.admit(bytes); err != nil {
+		return err
+	}
+	st.held += bytes
+	return nil
+}
+
+func (st *stream) giveBack() {
+	_ = st.admit(-st.held) // giving back never fails
+	st.held = 0
+}
+
 // named returns the tokens of a source that names ids, from behind a place.
 func (s selection) named(ctx context.Context, tx store.Tx, source store.TokenFilter, after *store.Position) ([]store.Token, error) {
 	if s.asAsked && after != nil {
@@ -169,7 +219,7 @@ func (s selection) named(ctx context.Context, tx store.Tx, source store.TokenFil
 			return nil, nil
 		}
 	}
-	rows, err := tx.Tokens(ctx, source, store.Page{Limit: len(source.IDs)})
+	rows, err := tx.Tokens(ctx, source, store.Page{Limit: len(source.IDs), Admit: s.admit})
 	if err != nil || s.asAsked {
 		return rows, err
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/expression"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
+	"github.com/tokenkeep/tokenkeep/internal/limit"
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
 
@@ -31,6 +32,8 @@ var (
 	errNoToken  = fault.New(fault.NotFound, "no such token")
 	errNoTenant = fault.New(fault.NotFound, "no such tenant")
 	errTaken    = fault.New(fault.Conflict, "a token of this id exists already")
+
+	errContainers = fault.New(fault.Conflict, "the tenant has as many different containers as it may have; use one that has tokens, or delete the tokens of another").WithCode("too_many_containers")
 )
 
 // Options are the settings of a Service. The zero Options are good ones.
@@ -40,6 +43,10 @@ type Options struct {
 	Metrics prometheus.Registerer
 	// MaxBody bounds what a detokenized document may come to; default 5 MiB.
 	MaxBody int
+	// Expressions bound the expressions of one request.
+	Expressions expression.Limits
+	// Limits counts the limits that callers reach; nil counts nothing.
+	Limits *limit.Recorder
 }
 
 // Service keeps tokens. Its methods are safe for concurrent use.
@@ -49,9 +56,13 @@ type Service struct {
 	now     func() time.Time
 	random  io.Reader
 	maxBody int
+	limits  expression.Limits // of the expressions of one request
+	reached *limit.Recorder
+	// changing lets the updates of one token take turns.
+	changing turns
 	// cache holds the expressions that are stored with tokens.
-	cache   *expression.Cache
-	expired prometheus.Counter
+	cache               *expression.Cache
+	expired, recomputed prometheus.Counter
 }
 
 // The cache of expressions: many tokens share few of them.
@@ -74,12 +85,15 @@ func New(s store.Store, ring *keyring.Ring, o Options) *Service {
 	expired := prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "tokenkeep_tokens_expired_total", Help: "Tokens that were removed because they had expired.",
 	})
+	recomputed := prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "tokenkeep_fingerprints_recomputed_total", Help: "Tokens whose fingerprint an older release wrote and this one computed again.",
+	})
 	if o.Metrics != nil {
-		o.Metrics.MustRegister(expired)
+		o.Metrics.MustRegister(expired, recomputed)
 	}
 	return &Service{
-		store: s, ring: ring, now: o.Now, random: o.Random, maxBody: o.MaxBody,
-		cache: expression.NewCache(cachedExpressions, cachedBytes), expired: expired,
+		store: s, ring: ring, now: o.Now, random: o.Random, maxBody: o.MaxBody, limits: o.Expressions, reached: o.Limits,
+		cache: expression.NewCache(cachedExpressions, cachedBytes), expired: expired, recomputed: recomputed,
 	}
 }
 
@@ -87,10 +101,17 @@ func New(s store.Store, ring *keyring.Ring, o Options) *Service {
 type settings struct {
 	fingerprint bool
 	deduplicate bool
-	retention   time.Duration // of short-lived members
+	// maskedFingerprints shows fingerprints to callers who see the mask.
+	maskedFingerprints bool
+	// blindDeduplication finds duplicates for callers who see no fingerprint.
+	blindDeduplication bool
+	// numericIDs allows ids, containers and metadata keys that look like card
+	// numbers.
+	numericIDs bool
+	retention  time.Duration // of short-lived members
 }
 
-func settingsOf(ctx context.Context, tx store.Tx) (settings, error) {
+func settingsOf(ctx context.Context, tx store.Tx, keys *keyring.Keys) (settings, error) {
 	row, err := tx.TenantRow(ctx)
 	if errors.Is(err, store.ErrNotFound) {
 		return settings{}, errNoTenant
@@ -103,8 +124,17 @@ func settingsOf(ctx context.Context, tx store.Tx) (settings, error) {
 	if err != nil {
 		return settings{}, errors.New("read cvc_retention")
 	}
+	masked, err := directory.Widened(row, keys, directory.MaskedFingerprints)
+	if err != nil {
+		return settings{}, err
+	}
+	blind, err := directory.Widened(row, keys, directory.BlindDeduplication)
+	if err != nil {
+		return settings{}, err
+	}
 	return settings{
-		fingerprint: chosen["fingerprint_tokens"] == "true", deduplicate: chosen["deduplicate_tokens"] == "true", retention: retention,
+		fingerprint: chosen["fingerprint_tokens"] == "true", deduplicate: chosen["deduplicate_tokens"] == "true",
+		maskedFingerprints: masked, blindDeduplication: blind, numericIDs: chosen["numeric_ids"] == "true", retention: retention,
 	}, nil
 }
 
@@ -128,6 +158,10 @@ func (s *Service) update(ctx context.Context, c access.Caller, fn func(store.Tx)
 	if errors.Is(err, store.ErrNoTenant) {
 		return errNoTenant
 	}
+	if errors.Is(err, store.ErrContainers) {
+		s.reached.Reached(limit.Containers)
+		return errContainers
+	}
 	return err
 }
 
@@ -141,7 +175,7 @@ func (s *Service) begin(ctx context.Context, c access.Caller, p access.Permissio
 		return nil, set, err
 	}
 	err = s.store.View(ctx, c.Tenant(), func(tx store.Tx) (err error) {
-		set, err = settingsOf(ctx, tx)
+		set, err = settingsOf(ctx, tx, keys)
 		return err
 	})
 	return keys, set, err
@@ -166,7 +200,8 @@ func expired(row store.Token, now time.Time) bool {
 	return !row.Expiry.At.IsZero() && row.Expiry.At <= store.At(now)
 }
 
-// decide says how much of a token a permission shows; Nothing when it is refused.
+// decide says how much of a token a permission shows; Nothing when it is
+// refused, and then the error names the token for the log.
 func decide(c access.Caller, p access.Permission, row store.Token) access.Decision {
-	return c.Decide(p, access.Target{ID: row.ID, Containers: row.Containers})
+	return c.Decide(p, access.Target{ID: row.ID, Containers: row.Containers, Type: row.Type})
 }

@@ -2,7 +2,9 @@ package token
 
 import (
 	"context"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/tokenkeep/tokenkeep/internal/access"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
@@ -15,12 +17,32 @@ const maxTokenized = 1000
 
 var errManyTokens = fault.New(fault.Invalid, "the body would become more than 1,000 tokens")
 
+// Tokenized is a JSON value with tokens in place of what it held.
+type Tokenized struct {
+	Value jsonvalue.Value
+	Shown []access.Shown // of each token
+}
+
 // Tokenize puts tokens in place of what a JSON value holds, and returns the
 // same structure. An object with type and data is a request for a token and is
 // replaced by the token; any other value that is neither null nor empty is
-// replaced by the id of a generic token. All tokens are made, or none.
-func (s *Service) Tokenize(ctx context.Context, c access.Caller, body jsonvalue.Value, last ...store.Step[jsonvalue.Value]) (out jsonvalue.Value, err error) {
-	keys, set, err := s.begin(ctx, c, access.TokenCreate)
+// replaced by the id of a generic token. All tokens are made, or none. Faults
+// name the position in the document.
+func (s *Service) Tokenize(ctx context.Context, c access.Caller, body jsonvalue.Value, last ...store.Step[Tokenized]) (Tokenized, error) {
+	return s.tokenize(ctx, author{Caller: c}, body, fault.Repeatable, last)
+}
+
+// TokenizeResult is Tokenize for what code returned. The tokens are made by
+// maker. When viewer is not nil, it is for viewer, who requested the run and is
+// not maker: what it gets shows no more than it may read, and rests on its own
+// access. Faults name none of the fields but those of tokens: the others may be
+// values that the code was given.
+func (s *Service) TokenizeResult(ctx context.Context, maker access.Caller, viewer *access.Caller, body jsonvalue.Value, last ...store.Step[Tokenized]) (Tokenized, error) {
+	return s.tokenize(ctx, author{maker, viewer}, body, func(string) bool { return false }, last)
+}
+
+func (s *Service) tokenize(ctx context.Context, c author, body jsonvalue.Value, repeatable func(name string) bool, last []store.Step[Tokenized]) (out Tokenized, err error) {
+	keys, set, err := s.begin(ctx, c.Caller, access.TokenCreate)
 	if err != nil {
 		return out, err
 	}
@@ -28,24 +50,35 @@ func (s *Service) Tokenize(ctx context.Context, c access.Caller, body jsonvalue.
 	if err != nil {
 		return out, err
 	}
+	if err := c.ChargeTokens(len(found)); err != nil {
+		return out, err
+	}
+	b := s.limits.Budget(ctx)
 	drafts := make([]*draft, len(found))
 	for i, place := range found {
+		if err := b.Err(); err != nil {
+			return out, err
+		}
+		path := place.path(repeatable)
 		r := Request{kind: "token", data: place.value}
 		if place.request {
 			if r, err = ParseRequest(place.value); err != nil {
-				return out, place.named(err)
+				return out, below(path, err)
 			}
 		}
-		if drafts[i], err = s.draft(keys, set, r); err != nil {
-			return out, place.named(err)
+		if drafts[i], err = s.draftNew(b, c.Caller, keys, set, r); err != nil {
+			return out, below(path, err)
 		}
+		drafts[i].path = path
 	}
 	single := len(found) == 1 && found[0].request && isRequest(body)
-	_, err = s.insert(ctx, c, keys, drafts, func(tx store.Tx, made []Token) error {
+	_, err = s.insert(ctx, b, c, keys, set, drafts, func(tx store.Tx, made []Token) error {
+		out = Tokenized{} // a transaction may run again
 		for i := range made {
 			made[i].shapeTokenized(single)
+			out.Shown = append(out.Shown, made[i].Shown()...)
 		}
-		out = replace(body, found, made)
+		out.Value = replace(body, found, made)
 		return store.Finish(tx, out, last)
 	})
 	return out, err
@@ -67,22 +100,47 @@ func (t *Token) shapeTokenized(single bool) {
 // place is a value that becomes a token.
 type place struct {
 	value   jsonvalue.Value
-	request bool // else it is a plain value
-	// path leads there by positions alone, "2.0." for example. Names on the
-	// way are the caller's own, and end it.
-	path string
+	request bool   // else it is a plain value
+	steps   []step // that lead there
 }
 
-// named puts the path before the members at fault.
-func (p place) named(err error) error {
-	fields := fault.Of(err).Fields()
-	if p.path == "" || fields == nil {
+// step is one step into a document: to an item of an array, or a member of an
+// object.
+type step struct {
+	position int
+	name     string // of a member
+	member   bool
+}
+
+// path is the dotted path of a place. A name that must not be repeated is "*".
+func (p place) path(repeatable func(name string) bool) string {
+	var b strings.Builder
+	for i, to := range p.steps {
+		if i > 0 {
+			_ = b.WriteByte('.')
+		}
+		switch {
+		case !to.member:
+			_, _ = b.WriteString(strconv.Itoa(to.position))
+		case repeatable(to.name):
+			_, _ = b.WriteString(to.name)
+		default:
+			_ = b.WriteByte('*')
+		}
+	}
+	return b.String()
+}
+
+// below puts a path before the fields at fault.
+func below(path string, err error) error {
+	whole := fault.Of(err)
+	if path == "" || whole.Fields() == nil {
 		return err
 	}
 	var f fault.Fields
-	for name, messages := range fields {
+	for name, messages := range whole.Fields() {
 		for _, m := range messages {
-			f.Add(p.path+name, m)
+			f.AddCode(path+"."+name, whole.Code(), m)
 		}
 	}
 	return f.Err()
@@ -95,46 +153,53 @@ func isRequest(v jsonvalue.Value) bool {
 }
 
 // walker gathers what becomes tokens.
-type walker struct{ found []place }
+type walker struct {
+	found []place
+	steps []step // that lead to where it is
+}
 
 // walk finds what becomes tokens, in the order of the document.
 func walk(body jsonvalue.Value) ([]place, error) {
 	var w walker
-	if !w.into(body, "", true) {
+	if !w.into(body) {
 		return nil, errManyTokens
 	}
 	return w.found, nil
 }
 
-// into reports false when there are too many. byPosition says that only
-// positions led here.
-func (w *walker) into(v jsonvalue.Value, path string, byPosition bool) bool {
+// into reports false when there are too many.
+func (w *walker) into(v jsonvalue.Value) bool {
 	switch {
 	case v.IsNull():
 		return true
 	case isRequest(v):
-		w.found = append(w.found, place{v, true, path})
-		return len(w.found) <= maxTokenized
+		return w.add(v, true)
 	case v.Kind() == jsonvalue.Array:
 		for i, item := range v.Items() {
-			below := ""
-			if byPosition {
-				below = path + strconv.Itoa(i) + "."
-			}
-			if !w.into(item, below, byPosition) {
+			if !w.step(step{position: i}, item) {
 				return false
 			}
 		}
 		return true
 	case v.Kind() == jsonvalue.Object:
-		for _, member := range v.Members() {
-			if !w.into(member, "", false) {
+		for name, member := range v.Members() {
+			if !w.step(step{name: name, member: true}, member) {
 				return false
 			}
 		}
 		return true
 	}
-	w.found = append(w.found, place{v, false, path})
+	return w.add(v, false)
+}
+
+func (w *walker) step(to step, v jsonvalue.Value) bool {
+	w.steps = append(w.steps, to)
+	defer func() { w.steps = w.steps[:len(w.steps)-1] }()
+	return w.into(v)
+}
+
+func (w *walker) add(v jsonvalue.Value, request bool) bool {
+	w.found = append(w.found, place{v, request, slices.Clone(w.steps)})
 	return len(w.found) <= maxTokenized
 }
 

@@ -15,7 +15,8 @@ import (
 
 func (w *world) tokenize(c access.Caller, body string) (jsonvalue.Value, error) {
 	w.t.Helper()
-	return w.tokens.Tokenize(w.t.Context(), c, parse(w.t, body))
+	out, err := w.tokens.Tokenize(w.t.Context(), c, parse(w.t, body))
+	return out.Value, err
 }
 
 func (w *world) mustTokenize(c access.Caller, body string) jsonvalue.Value {
@@ -136,7 +137,7 @@ func TestTokenizeIsAllOrNothing(t *testing.T) {
 	}{
 		{c, bad, fault.Invalid, "data.number"},
 		{c, `["x",[` + bad + `]]`, fault.Invalid, "1.0.data.number"},
-		{c, `{"` + visa + `":["x",` + bad + `]}`, fault.Invalid, "data.number"},
+		{c, `{"` + visa + `":["x",` + bad + `]}`, fault.Invalid, "*.1.data.number"},
 		{c, `["x",{"type":"nonsense","data":"x"}]`, fault.Invalid, "1.type"},
 		{c, `["x",{"type":5,"data":"x"}]`, fault.Invalid, "1.type"},
 		{c, `["x",{"type":"card","data":null}]`, fault.Invalid, "1.data"},
@@ -161,9 +162,45 @@ func TestTokenizeIsAllOrNothing(t *testing.T) {
 		t.Errorf("a thousand values became %d tokens", w.total(c)-1)
 	}
 	stop := errors.New("stop")
-	_, err := w.tokens.Tokenize(t.Context(), c, parse(t, `"y"`), func(store.Tx, jsonvalue.Value) error { return stop })
+	_, err := w.tokens.Tokenize(t.Context(), c, parse(t, `"y"`), func(store.Tx, token.Tokenized) error { return stop })
 	if !errors.Is(err, stop) || w.total(c) != 1001 {
 		t.Errorf("a step that fails leaves %d tokens, %v", w.total(c), err)
+	}
+}
+
+// TestErrorsOfTokenizeSayWhere: the path has array positions and the caller's
+// own names; a name that could be a value is *.
+func TestErrorsOfTokenizeSayWhere(t *testing.T) {
+	w := newWorld(t)
+	bad := `{"type":"card","data":{"number":"1"}}`
+	for body, path := range map[string]string{
+		bad:                                                                       "data.number",
+		`["a","b","c",` + bad + `]`:                                               "3.data.number",
+		`{"items":["a","b","c",` + bad + `]}`:                                     "items.3.data.number",
+		`{"a":{"b":{"c":` + bad + `}}}`:                                           "a.b.c.data.number",
+		`[[{"line-1":[` + bad + `]}]]`:                                            "0.0.line-1.0.data.number",
+		`{"` + visa + `":` + bad + `}`:                                            "*.data.number",
+		`{"a":{"Jane Doe":[` + bad + `]}}`:                                        "a.*.0.data.number",
+		`{"":` + bad + `}`:                                                        "*.data.number",
+		`{"key_test_x":` + bad + `}`:                                              "*.data.number",
+		`{"4242-ok":` + bad + `}`:                                                 "*.data.number",
+		`{"items":[{"type":"nonsense","data":1}]}`:                                "items.0.type",
+		`{"items":[{"type":5,"data":1}]}`:                                         "items.0.type",
+		`{"a":{"type":"token","data":1,"id":"x"}}`:                                "a.id", // an id is made last
+		`{"a":{"type":"token","data":1,"containers":["/a/","b c"]}}`:              "a.containers.1",
+		`{"a":{"type":"token","data":1,"search_indexes":["{{ data.x }}"]}}`:       "a.search_indexes.0",
+		`{"a":{"type":"token","data":1,"expires_at":"nonsense"}}`:                 "a.expires_at",
+		`{"a":{"type":"token","data":1,"metadata":{"` + visa + `":"x"}}}`:         "a.metadata",
+		`{"a":{"type":"card","data":{"number":"` + visa + `","` + visa + `":1}}}`: "a.data",
+	} {
+		_, err := w.tokenize(w.revealing(), body)
+		wantFault(t, body, err, fault.Invalid, path)
+		if got := says(err); strings.Contains(got, visa) || strings.Contains(got, "Jane") {
+			t.Errorf("Tokenize(%s): the fault repeats a value: %s", body, got)
+		}
+	}
+	if n := w.total(w.revealing()); n != 0 {
+		t.Errorf("%d tokens are there, want none", n)
 	}
 }
 

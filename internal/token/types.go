@@ -154,9 +154,10 @@ func isDigits(s string, least, most int) bool {
 
 func isCardNumber(s string) bool { return isDigits(s, 12, 19) && luhn.Valid(s) }
 
-// isRoutingNumber checks the checksum of the American Bankers Association.
+// isRoutingNumber checks the checksum of the American Bankers Association. Nine
+// zeros have a valid checksum and belong to no bank.
 func isRoutingNumber(s string) bool {
-	if !isDigits(s, 9, 9) {
+	if !isDigits(s, 9, 9) || s == "000000000" {
 		return false
 	}
 	sum := 0

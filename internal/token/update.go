@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/tokenkeep/tokenkeep/internal/access"
 	"github.com/tokenkeep/tokenkeep/internal/audit"
+	"github.com/tokenkeep/tokenkeep/internal/expression"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/jsonvalue"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
@@ -19,14 +21,11 @@ var errChanged = errors.New("token: changed meanwhile")
 // errDataID: a value must not move in behind an id that tells it.
 var errDataID = fault.Field("data", "must not be what the token's id already tells")
 
-// hurriedTries is how often a change is worked out ahead of its transaction.
-// When others change the same token each time, it is worked out inside.
-const (
-	hurriedTries = 3
-	maxTries     = 20
-)
+// maxUpdateConflicts is how often an update that conflicts with one of another
+// node is computed again. On one node, updates of a token take turns.
+const maxUpdateConflicts = 10
 
-var errContended = fault.New(fault.Conflict, "the token is being changed by others: try again")
+var errContended = fault.New(fault.Conflict, "the token is being changed by others: try again").RetryAfter(time.Second)
 
 // Update changes a token by a merge patch after RFC 7386: data, mask and
 // metadata are merged, the rest is replaced, and the whole is checked as a new
@@ -40,56 +39,61 @@ func (s *Service) Update(ctx context.Context, c access.Caller, id string, patch 
 	if err != nil {
 		return Token{}, err
 	}
+	if err := c.ChargeTokens(1); err != nil {
+		return Token{}, err
+	}
 	u := update{s: s, c: c, keys: keys, set: set, patch: patch}
 	if u.mayStoreShortLived() {
 		if u.epoch, err = s.ring.Epoch(ctx, c.Tenant()); err != nil {
 			return Token{}, fmt.Errorf("get epoch key: %w", err)
 		}
 	}
-	for try := 0; ; try++ {
-		var ahead *updated
-		if try < hurriedTries {
-			err := s.store.View(ctx, c.Tenant(), func(tx store.Tx) (err error) {
-				ahead, err = u.read(ctx, tx, id)
-				return err
-			})
-			if err == nil {
-				err = u.work(ahead)
-			}
-			if err != nil {
-				return Token{}, err
-			}
+	done, err := s.changing.take(ctx, c.Tenant()+"/"+id)
+	if err != nil {
+		return Token{}, err
+	}
+	defer done()
+	for conflicts := 0; ; {
+		t, err := u.try(ctx, id, last)
+		if !errors.Is(err, errChanged) && !errors.Is(err, store.ErrConflict) {
+			return t, err
 		}
-		err := s.update(ctx, c, func(tx store.Tx) error {
-			now := ahead
-			current, err := u.read(ctx, tx, id)
-			if err != nil {
-				return err
-			}
-			switch {
-			case now == nil:
-				now = current
-				if err := u.work(now); err != nil {
-					return err
-				}
-			case current.row.Version != now.row.Version:
-				return errChanged
-			}
-			t, err = u.write(ctx, tx, now)
-			if err != nil {
-				return err
-			}
-			return store.Finish(tx, t, last)
-		})
-		switch {
-		case err == nil:
-			return t, nil
-		case !errors.Is(err, errChanged) && !errors.Is(err, store.ErrConflict):
-			return Token{}, err
-		case try >= maxTries:
+		if conflicts++; conflicts > maxUpdateConflicts {
 			return Token{}, errContended
 		}
 	}
+}
+
+// try reads the token, computes the change, and writes it if the token is still
+// the same. Expressions are evaluated between the two transactions: others wait
+// for a transaction, and must not wait for an expression.
+func (u *update) try(ctx context.Context, id string, last []store.Step[Token]) (t Token, err error) {
+	var x *updated
+	err = u.s.store.View(ctx, u.c.Tenant(), func(tx store.Tx) (err error) {
+		x, err = u.read(ctx, tx, id)
+		return err
+	})
+	if err != nil {
+		return Token{}, err
+	}
+	u.budget = u.s.limits.Budget(ctx)
+	if err := u.work(x); err != nil {
+		return Token{}, err
+	}
+	err = u.s.update(ctx, u.c, func(tx store.Tx) error {
+		current, err := u.read(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		if current.row.Version != x.row.Version {
+			return errChanged
+		}
+		if t, err = u.write(ctx, tx, x); err != nil {
+			return err
+		}
+		return store.Finish(tx, t, last)
+	})
+	return t, err
 }
 
 // update is one call of Update.
@@ -100,20 +104,21 @@ type update struct {
 	set   settings
 	epoch *keyring.EpochKey // nil when the patch cannot store a short-lived member
 	patch jsonvalue.Value
+	// budget is that of one try: a conflict with another node must not make an
+	// update too expensive.
+	budget *expression.Budget
 }
 
 // updated is a token on its way: the row as it was read, and what becomes of it.
 type updated struct {
 	row       store.Token
-	transform access.Transform
+	transform access.Transform // of token:update
 	next      store.Token
-	draft     *draft
 	shown     Token
-	// changedFingerprint says that the token may now be equal to another.
-	changedFingerprint bool
+	message   string // what the log says was done; "" for an update like any other
 }
 
-// read finds the token and asks whether the caller may update it as it is.
+// read finds the token and decides whether the caller may update it as it is.
 func (u *update) read(ctx context.Context, tx store.Tx, id string) (*updated, error) {
 	row, err := u.s.live(ctx, tx, id)
 	if err != nil {
@@ -123,9 +128,10 @@ func (u *update) read(ctx context.Context, tx store.Tx, id string) (*updated, er
 	return &updated{row: row, transform: d.Transform}, d.Err()
 }
 
-// work applies the patch, checks the whole and seals it. It does no I/O.
+// work applies the patch, decides whether the caller may make that change,
+// checks the whole and seals it. It does no I/O.
 func (u *update) work(x *updated) error {
-	old, err := open(u.keys, x.row)
+	old, err := openRow(u.c, u.keys, x.row)
 	if err != nil {
 		return err
 	}
@@ -133,7 +139,20 @@ func (u *update) work(x *updated) error {
 	if err != nil {
 		return err
 	}
-	d, err := u.s.draft(u.keys, u.set, r)
+	// Before anything is evaluated: an error of a mask tells of the data too.
+	changed := u.changes(x.row, old, r)
+	if err := u.permit(x.row, changed); err != nil {
+		return err
+	}
+	moved := u.c.Decide(access.TokenUpdate, access.Target{ID: x.row.ID, Containers: changed.containers, Type: x.row.Type})
+	if err := moved.Err(); err != nil {
+		return err
+	}
+	if err := u.checkGiven(x.row, old, r, changed); err != nil {
+		return err
+	}
+	_, fills := u.patch.Get("data")
+	d, err := u.s.draft(u.budget, u.keys, u.set, r, old.writers.andThen(through(u.c), fills, changed.whole))
 	if err != nil {
 		return err
 	}
@@ -143,21 +162,48 @@ func (u *update) work(x *updated) error {
 	if _, touched := u.patch.Get("expires_at"); !touched {
 		d.expiry = x.row.Expiry
 	}
-	moved := u.c.Decide(access.TokenUpdate, access.Target{ID: x.row.ID, Containers: d.containers})
-	if err := moved.Err(); err != nil {
-		return err
-	}
-	x.transform = min(x.transform, moved.Transform)
-	x.next, x.draft = x.row, d
-	x.next.Containers, x.next.Terms, x.next.Expiry = d.containers, d.terms, d.expiry
+	x.next = x.row
+	x.next.Containers, x.next.Terms, x.next.Expiry, x.next.Derived = d.containers, d.terms, d.expiry, true
 	x.next.ModifiedBy, x.next.ModifiedAt = u.c.Application(), store.At(u.s.now())
 	x.next.Version++
 	if u.touchesShortLived(d.kind) {
 		x.next.ShortLived = nil
 	}
-	x.changedFingerprint = d.fingerprint != old.fingerprint
-	x.shown = u.s.show(u.c.Tenant(), x.next, d.contents, jsonvalue.Value{}, x.transform)
+	x.message = changed.message()
+	if err := u.show(x, d, changed); err != nil {
+		return err
+	}
 	return d.sealInto(&x.next, u.keys, u.epoch)
+}
+
+// show makes the response: what a read by the same caller would show, never
+// plaintext, and beside it what the caller sent itself.
+func (u *update) show(x *updated, d *draft, changed changes) (err error) {
+	update := min(x.transform, decide(u.c, access.TokenUpdate, x.next).Transform)
+	seen := sightOfUpdated(u.c, u.set, x.next, update, changed.whole)
+	if x.shown, err = u.s.show(u.budget, u.c.Tenant(), x.next, d.contents, jsonvalue.Value{}, seen); err != nil || seen.details {
+		return err
+	}
+	if mask, given := u.patch.Get("mask"); given {
+		x.shown.Mask, _ = jsonvalue.MergePatch(jsonvalue.Value{}, mask) // it was merged once without an error
+	}
+	if _, given := u.patch.Get("fingerprint_expression"); given {
+		x.shown.FingerprintExpression = d.expression.Reveal()
+	}
+	if _, given := u.patch.Get("search_indexes"); given {
+		x.shown.SearchIndexes = d.indexes
+	}
+	var sent jsonvalue.Builder
+	metadata, _ := u.patch.Get("metadata")
+	for key, value := range metadata.Members() {
+		if !value.IsNull() {
+			sent.Add(key, value)
+		}
+	}
+	if v := sent.Value(); v.Len() > 0 {
+		x.shown.Metadata = v
+	}
+	return nil
 }
 
 // merged applies the patch to the token as it is shown and reads the result as
@@ -199,7 +245,7 @@ func (u *update) merged(row store.Token, old contents) (Request, error) {
 		return Request{}, err
 	}
 	r := parseRequest(&f, whole)
-	r.kind = row.Type
+	r.kind, r.deduplicate = row.Type, nil // an update always applies
 	return r, f.Err()
 }
 
@@ -233,40 +279,9 @@ func (u *update) write(ctx context.Context, tx store.Tx, x *updated) (Token, err
 	} else if err != nil {
 		return Token{}, fmt.Errorf("replace token: %w", err)
 	}
-	if err := tx.AppendLog(ctx, audit.Entry(u.c, u.s.now(), x.row.Type, x.row.ID, audit.Update)); err != nil {
-		return Token{}, err
+	entry := audit.Entry(u.c, u.s.now(), x.row.Type, x.row.ID, audit.Update)
+	if x.message != "" {
+		entry = audit.EntryThat(u.c, u.s.now(), x.row.Type, x.row.ID, audit.Update, x.message)
 	}
-	t := x.shown
-	hide, err := u.meetsUnreadable(ctx, tx, x)
-	if err != nil {
-		return Token{}, err
-	}
-	if hide {
-		t.Data, t.Metadata, t.SearchIndexes, t.Mask = jsonvalue.Value{}, jsonvalue.Value{}, jsonvalue.Value{}, jsonvalue.Value{}
-		t.FingerprintExpression, t.side = "", jsonvalue.Value{}
-	}
-	return t, nil
-}
-
-// meetsUnreadable reports whether the update made the token equal to another
-// that the caller may not read. A request that wants no deduplication does not
-// ask.
-func (u *update) meetsUnreadable(ctx context.Context, tx store.Tx, x *updated) (bool, error) {
-	if wanted, given := u.patch.Get("deduplicate_token"); given && wanted.Kind() == jsonvalue.Bool && !wanted.IsTrue() {
-		return false, nil
-	}
-	if x.draft.fingerprint == "" || !x.changedFingerprint {
-		return false, nil
-	}
-	term := u.keys.IndexTerm(termFingerprint, x.draft.fingerprint)
-	same, err := tx.Tokens(ctx, store.TokenFilter{Now: store.At(u.s.now()), Terms: [][]byte{term}}, store.Page{Limit: equals})
-	if err != nil {
-		return false, fmt.Errorf("look for the same token: %w", err)
-	}
-	for _, row := range same {
-		if row.ID != x.row.ID && !decide(u.c, access.TokenRead, row).Allowed() {
-			return true, nil
-		}
-	}
-	return false, nil
+	return x.shown, tx.AppendLog(ctx, entry)
 }

@@ -19,6 +19,8 @@ import (
 type User struct {
 	Type string // audit.Reactor or audit.Proxy
 	ID   string
+	// Reactors are those whose code shapes what passes through a proxy.
+	Reactors []string
 }
 
 // Used are the tokens of one act, opened for the one who uses them.
@@ -27,6 +29,7 @@ type Used struct {
 	data   map[string]jsonvalue.Value
 	whole  map[string]jsonvalue.Value
 	epoch  *keyring.EpochKey
+	size   int // about how many bytes the tokens have
 }
 
 // UsedToken says which token was used and how much of it.
@@ -44,9 +47,13 @@ func (s *Service) Use(ctx context.Context, c access.Caller, by User, refs []expr
 	if err := c.RequireSomewhere(access.TokenUse); err != nil {
 		return nil, err
 	}
-	return s.gather(ctx, c, holding(c, access.TokenUse), refs, func(row store.Token, now time.Time) store.LogEntry {
+	act := []store.LogEntry{audit.Entry(c, s.now(), by.Type, by.ID, audit.Use)}
+	for _, id := range by.Reactors {
+		act = append(act, audit.Entry(c, s.now(), audit.Reactor, id, audit.Use))
+	}
+	return s.gather(ctx, c, holding(access.TokenUse), refs, func(row store.Token, now time.Time) store.LogEntry {
 		return audit.EntryBy(c, now, row.Type, row.ID, audit.Use, by.Type)
-	}, audit.Entry(c, s.now(), by.Type, by.ID, audit.Use))
+	}, act...)
 }
 
 // use opens what a transaction found.
@@ -58,8 +65,9 @@ func (s *Service) use(ctx context.Context, c access.Caller, keys *keyring.Keys, 
 	u := &Used{data: make(map[string]jsonvalue.Value, len(list)), whole: make(map[string]jsonvalue.Value, len(list))}
 	for i, t := range list {
 		u.data[t.ID], u.whole[t.ID] = t.Data, t.enriched().Object()
-		u.tokens = append(u.tokens, UsedToken{t.ID, t.Type, t.Containers, found.transforms[i]})
-		if found.transforms[i] != access.Reveal || len(found.rows[i].ShortLived) == 0 {
+		u.size += len(found.rows[i].Data) + len(found.rows[i].Details)
+		u.tokens = append(u.tokens, UsedToken{t.ID, t.Type, t.Containers, found.sights[i].data})
+		if found.sights[i].data != access.Reveal || len(found.rows[i].ShortLived) == 0 {
 			continue
 		}
 		epoch, err := s.epochOf(ctx, c, found.rows[i])
@@ -96,6 +104,9 @@ func (u *Used) lookup(ref expression.Reference) (jsonvalue.Value, error) {
 	}
 	return u.data[ref.ID], nil
 }
+
+// Grow adds to a budget what the size of the tokens allows for.
+func (u *Used) Grow(b *expression.Budget) { b.Grow(u.size) }
 
 // Lookup gives expressions the tokens that they name.
 func (u *Used) Lookup() expression.Lookup { return u.lookup }

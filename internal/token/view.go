@@ -32,43 +32,57 @@ type Token struct {
 	side        jsonvalue.Value
 	enrichments jsonvalue.Value // only where an expression sees the token
 	ownMask     bool
+	// rests are the decisions that let the caller see this.
+	rests []access.Shown
 }
 
-// show makes of a token what a transform lets through. Short-lived members go
-// in when they are revealed and have not passed away; null otherwise.
-func (s *Service) show(tenant string, row store.Token, c contents, shortLived jsonvalue.Value, t access.Transform) Token {
-	out := Token{
+// show is a token as far as a sight of it goes. Short-lived fields are included
+// when they are revealed; null when there are none or they are gone. The error
+// is that the budget is used up.
+func (s *Service) show(b *expression.Budget, tenant string, row store.Token, c contents, shortLived jsonvalue.Value, by sight) (out Token, err error) {
+	out = Token{
 		ID: row.ID, TenantID: tenant, Type: row.Type, Containers: row.Containers, Expiry: row.Expiry,
-		Mask: c.shownMask(), ownMask: !c.mask.IsNull(), Fingerprint: c.fingerprint, FingerprintExpression: c.shownExpression(),
-		Metadata: c.metadata, SearchIndexes: c.shownIndexes(),
 		CreatedBy: row.CreatedBy, CreatedAt: row.CreatedAt, ModifiedBy: row.ModifiedBy, ModifiedAt: row.ModifiedAt,
+		rests: by.rests,
 	}
-	switch t {
+	if by.details {
+		out.Mask, out.ownMask, out.FingerprintExpression = c.shownMask(), !c.mask.IsNull(), c.shownExpression()
+		out.Metadata, out.SearchIndexes = c.metadata, c.shownIndexes()
+	}
+	if by.fingerprint {
+		out.Fingerprint = c.fingerprint
+	}
+	switch by.data {
 	case access.Reveal:
 		out.Data = join(c.data, shortLived)
 	case access.Mask:
-		out.Data = s.masked(c)
+		if out.Data, err = s.masked(b, c); err != nil {
+			return Token{}, err
+		}
 	default:
-		return out
+		return out, nil
 	}
 	if c.kind.side != nil {
 		out.sideName, out.side = c.kind.side(c.data)
 	}
-	return out
+	return out, nil
 }
 
 // masked evaluates the mask of a token. A mask was evaluated before it was
-// stored; one that fails all the same shows nothing.
-func (s *Service) masked(c contents) jsonvalue.Value {
-	mask := c.shownMask()
-	if mask.IsNull() {
-		return expression.DefaultMask(c.data)
+// stored; one that fails all the same shows nothing, unless the request may not
+// go on.
+func (s *Service) masked(b *expression.Budget, c contents) (jsonvalue.Value, error) {
+	if c.masked != nil {
+		return *c.masked, nil
 	}
-	v, err := s.evaluateMask(mask, c.data, c.kind)
+	if c.shownMask().IsNull() {
+		return expression.DefaultMask(c.data), b.Err()
+	}
+	v, err := s.evaluateMask(b, c)
 	if err != nil {
-		return jsonvalue.Value{}
+		return jsonvalue.Value{}, b.Err()
 	}
-	return v
+	return v, nil
 }
 
 // Object is the token as the JSON object of an answer. Members without a value
@@ -115,10 +129,4 @@ func (t Token) Object() jsonvalue.Value {
 		text("modified_at", timeText(t.ModifiedAt))
 	}
 	return b.Value()
-}
-
-// withoutContents leaves of a token what a caller may know who may not read
-// it: that it exists.
-func (t Token) withoutContents() Token {
-	return Token{ID: t.ID, TenantID: t.TenantID, Type: t.Type, Fingerprint: t.Fingerprint, Containers: t.Containers}
 }

@@ -3,6 +3,7 @@ package token_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"maps"
 	"os"
@@ -116,6 +117,36 @@ func (w *world) choose(chosen map[string]string) {
 			return err
 		}
 		row.Settings = chosen
+		return tx.ReplaceTenant(ctx, row)
+	})
+}
+
+// chooseSealed changes settings as the directory does: those that let callers
+// see more are sealed too.
+func (w *world) chooseSealed(chosen map[string]string) {
+	w.t.Helper()
+	keys, err := w.ring.For(w.t.Context(), w.tenant)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	on := make(map[string]bool)
+	for name, value := range chosen {
+		on[name] = value == "true"
+	}
+	plain, err := json.Marshal(on)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	sealed, err := keys.Seal(w.tenant, keyring.FieldTenantSecrets, plain)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.change(w.tenant, func(ctx context.Context, tx store.Tx) error {
+		row, err := tx.TenantRow(ctx)
+		if err != nil {
+			return err
+		}
+		row.Settings, row.Secrets = chosen, sealed
 		return tx.ReplaceTenant(ctx, row)
 	})
 }

@@ -52,7 +52,7 @@ class ReactorError extends Error {
 class CustomHttpResponseError extends Error {
   constructor({ status, headers, body } = {}) {
     super('Custom HTTP Response');
-    if (!isStatus(status)) throw new RangeError('the status of a CustomHttpResponseError must be an integer from 100 to 599');
+    if (!isStatus(status)) throw new RangeError('the status of a CustomHttpResponseError must be an integer from 200 to 599');
     this.name = 'CustomHttpResponseError';
     this.status = status;
     this.headers = headers === undefined || headers === null ? {} : headers;
@@ -60,7 +60,7 @@ class CustomHttpResponseError extends Error {
   }
 }
 
-const isStatus = (status) => Number.isInteger(status) && status >= 100 && status <= 599;
+const isStatus = (status) => Number.isInteger(status) && status >= 200 && status <= 599;
 
 const classes = { CustomHttpResponseError };
 for (const [name, status, detail] of kinds) {

@@ -56,7 +56,8 @@ test('CustomHttpResponseError is what it was given', () => {
   assert.equal(describeError(new CustomHttpResponseError({ status: 200, body: 'text' })).custom.body, 'text');
   assert.equal(describeError(new CustomHttpResponseError({ status: 200, body: 0 })).custom.body, 0);
   assert.deepEqual(describeError({ name: 'CustomHttpResponseError', status: 201, headers: { a: 'b' }, body: [1] }).custom, { status: 201, headers: { a: 'b' }, body: [1] });
-  for (const status of [99, 600, 200.5, '200', NaN, undefined, null]) {
+  for (const status of [200, 599]) assert.equal(describeError(new CustomHttpResponseError({ status })).custom.status, status);
+  for (const status of [99, 100, 101, 199, 600, 200.5, '200', NaN, undefined, null]) {
     assert.throws(() => new CustomHttpResponseError({ status }), RangeError);
     assert.equal(describeError({ name: 'CustomHttpResponseError', status, message: 'm' }).custom, undefined);
   }

@@ -164,7 +164,7 @@ func (p *place) populate(b *testing.B) {
 	}
 	p.revealing = key(api.CreateApplication{Type: "private", Rules: rules("reveal")})
 	p.masking = key(api.CreateApplication{Type: "private", Rules: rules("mask")})
-	p.managing = key(api.CreateApplication{Type: "management", Permissions: []string{"reactor:create", "proxy:create"}})
+	p.managing = key(api.CreateApplication{Type: "management", Permissions: []string{"reactor:create", "proxy:create", "report:read"}})
 }
 
 // ask calls the API, and wants that status.

@@ -33,6 +33,7 @@ type garden struct {
 
 	refusals strings.Builder // all error answers, with their headers
 	hidden   strings.Builder // all answers that must not reveal data
+	previews strings.Builder // of calls, for a viewer that may read no token
 	ids      []string
 	refused  int
 }
@@ -172,6 +173,12 @@ func (g *garden) useTokens() {
 		} {
 			g.call("POST", "/detokenize", key, doc)
 		}
+	}
+	var proxy api.Proxy
+	g.want(201, "POST", "/proxies", g.management, `{"name":"p","destination_url":"https://psp.example.com","require_auth":false}`).Into(g.t, 201, &proxy)
+	for _, id := range g.ids[:20] {
+		body := fmt.Sprintf(`{"body":["{{ %[1]s }}","{{ token: %[1]s }}","{{ token: %[1]s | json: '$.metadata' }}","{{ %[1]s | stringify | size }}"]}`, id)
+		g.previews.WriteString(g.want(200, "POST", "/proxies/"+proxy.ID+"/preview", g.management, body).Body)
 	}
 }
 
@@ -342,6 +349,7 @@ func TestPlantedValuesAreNowhere(t *testing.T) {
 	}
 	g.none(s, "metrics", []byte(metrics))
 	g.none(s, "errors", []byte(g.refusals.String()))
+	g.none(s, "previews", []byte(g.previews.String()))
 	g.noneOfData("answers that must not reveal", g.hidden.String())
 	g.holdsTokens(running)
 }

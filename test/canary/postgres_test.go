@@ -14,7 +14,7 @@ import (
 // TestPlantedValuesAreNowhereInPostgreSQL searches a dump, and the files of the
 // database itself: tables, indexes and the write-ahead log.
 func TestPlantedValuesAreNowhereInPostgreSQL(t *testing.T) {
-	storetest.Long(t)
+	storetest.CheckOnly(t)
 	cluster := pgtest.Start(t, pgtest.Options{})
 	url := cluster.Database(t)
 	g := newGarden(t, keeptest.Options{StoreURL: url})
@@ -56,5 +56,6 @@ func TestPlantedValuesAreNowhereInPostgreSQL(t *testing.T) {
 	}
 	g.none(s, "log", []byte(g.Log.String()))
 	g.none(s, "errors", []byte(g.refusals.String()))
+	g.none(s, "previews", []byte(g.previews.String()))
 	g.noneOfData("answers that must not reveal", g.hidden.String())
 }

@@ -8,11 +8,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
 	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
+	"github.com/tokenkeep/tokenkeep/internal/waittest"
 	"github.com/tokenkeep/tokenkeep/test/runtimetest"
 )
 
@@ -46,15 +46,10 @@ func (g *garden) plantUses(destination string) {
 			body = fmt.Sprintf(`{"args":{"plain":%q,"card":"{{ %s }}","fail":%q},"callback_url":%q}`, g.text("argument of a job"), card, fail, destination+"/"+g.text("callback"))
 			var run api.AsyncReactor
 			g.Call(g.t, "POST", "/reactors/"+reactor.ID+"/react-async", g.revealing, body).Into(g.t, 202, &run)
-			for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+			waittest.Until(g.t, "a job ends", func() bool {
 				result := g.Call(g.t, "GET", "/reactors/"+reactor.ID+"/results/"+run.AsyncReactorRequestID, g.revealing, "")
-				if result.Status != http.StatusNotFound {
-					break
-				}
-				if time.Now().After(deadline) {
-					g.t.Fatal("a job does not end")
-				}
-			}
+				return result.Status != http.StatusNotFound
+			})
 		}
 	}
 	g.Call(g.t, "GET", "/reactors/"+reactor.ID+"/runs", g.management, "")

@@ -20,6 +20,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/clocktest"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
 	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
+	"github.com/tokenkeep/tokenkeep/internal/waittest"
 )
 
 func TestMain(m *testing.M) { os.Exit(keeptest.Run(m)) }
@@ -226,7 +227,8 @@ func TestAClockThatJumpsUnderRequestsBreaksNone(t *testing.T) {
 			select {
 			case <-stop:
 				return
-			case <-time.After(time.Millisecond):
+			default:
+				waittest.Sometime(2 * time.Millisecond)
 			}
 			jump := jumps[i%len(jumps)]
 			w.clock.Advance(jump)

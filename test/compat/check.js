@@ -29,13 +29,14 @@ async function collect(pages, most = 1000) {
   return all;
 }
 
-// eventually asks until there is an answer, for what runs in the background.
+// eventually asks until there is an answer, for what runs in the background, or
+// until the test that started this process is gone.
 async function eventually(ask) {
-  for (let i = 0; ; i++) {
+  for (const parent = process.ppid; ; ) {
     try {
       return await ask();
     } catch (e) {
-      if (i === 200) throw e;
+      if (process.ppid !== parent) throw e;
       await new Promise((done) => setTimeout(done, 50));
     }
   }

@@ -48,7 +48,7 @@ type keys struct {
 }
 
 func TestExistingClientsWorkUnmodified(t *testing.T) {
-	storetest.Long(t)
+	storetest.CheckOnly(t)
 	built := runtimetest.Find(t)
 	node, err := exec.LookPath("node")
 	for _, name := range clients {

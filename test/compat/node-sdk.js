@@ -360,6 +360,25 @@ module.exports = (name, world) => {
     });
   }
 
+  check('proxies run reactors as their transforms', async () => {
+    const made = await manager.reactors.create({
+      name: 'shape', configuration: { k: 'of the reactor' },
+      code: 'module.exports = async ({ args, configuration }) => ({ raw: { body: { ...args.body, seen: configuration.k }, headers: args.headers } })',
+    });
+    const proxy = await manager.proxies.create({ name: 'shaped', destinationUrl: `${world.destination}/echo`, requestReactorId: made.id, responseReactorId: made.id });
+    assert.deepEqual([proxy.requestReactorId, proxy.responseReactorId], [made.id, made.id]);
+    const { id } = await text();
+    const answer = await (await call(proxy.key, { body: JSON.stringify({ value: `{{ ${id} }}` }) }, '/x')).json();
+    assert.equal(answer.seen, 'of the reactor');
+    assert.equal(JSON.parse(answer.body).seen, 'of the reactor');
+    assert.equal((await refused(() => manager.reactors.delete(made.id))).statusCode, 409);
+    await manager.proxies.update(proxy.id, { name: 'plain', destinationUrl: `${world.destination}/echo` });
+    await manager.reactors.delete(made.id);
+    const unknown = await refused(() => manager.proxies.create({ name: 'x', destinationUrl: `${world.destination}/echo`, responseReactorId: made.id }));
+    assert.ok(unknown instanceof BasisTheory.BadRequestError);
+    assert.deepEqual(Object.keys(unknown.body.errors), ['response_reactor_id']);
+  });
+
   check('a proxy that the client made forwards with values', async () => {
     const made = await manager.proxies.create({
       name: 'forward', destinationUrl: `${world.destination}/echo`, configuration: { k: 'v' },

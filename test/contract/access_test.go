@@ -171,8 +171,8 @@ func TestInactiveHolders(t *testing.T) {
 	}{
 		{0, `"application_id":"{server}"`, "mask: no rule matches; the plain permission decides", "server s"},
 		{time.Minute, `"application_id":"{server}"`, "refused, it has expired: no rule matches; the plain permission decides", ""},
-		{0, `"session_id":"{s}"`, "refused, the application that authorized it is gone or has expired", ""},
-		{time.Minute, `"session_id":"{s}"`, "refused, the application that made it is gone or has expired", ""},
+		{0, `"session_id":"{s}"`, "refused, the key that authorized it is gone or its application has expired", ""},
+		{time.Minute, `"session_id":"{s}"`, "refused, the key that created it is gone or its application has expired", ""},
 		{time.Minute, `"session_id":"{s}"`, "refused, it has expired", ""},
 	} {
 		w.clock.Advance(at.advance)
@@ -191,16 +191,14 @@ func TestInactiveHolders(t *testing.T) {
 	w.server.Call(t, "GET", "/sessions?size=1", w.names["manager_key"], "").Into(t, 200, &list)
 	w.names["last"] = list.Data[0].ID
 	w.call("manager_key", "DELETE /applications/{server}", "", 204)
-	for setting, want := range map[string]string{
-		"false": "refused, the application that authorized it is gone or has expired", "true": "mask: no rule matches; the plain permission decides",
-	} {
+	for _, setting := range []string{"false", "true"} {
 		w.call("manager_key", "PUT /tenants/self", `{"name":"x","settings":{"uncapped_sessions":"`+setting+`"}}`, 200)
-		if got := verdict(w.explain(`{"session_id":"{last}","permission":"token:create","container":"/"}`)); got != want {
-			t.Errorf("with uncapped_sessions %s, without its maker: the answer is %s, want %s", setting, got, want)
+		if got := verdict(w.explain(`{"session_id":"{last}","permission":"token:create","container":"/"}`)); got != "refused, the key that authorized it is gone or its application has expired" {
+			t.Errorf("with uncapped_sessions %s, without its maker: the answer is %s", setting, got)
 		}
 	}
 	w.call("manager_key", "DELETE /applications/{web}", "", 204)
-	if got := verdict(w.explain(`{"session_id":"{waiting}","permission":"token:read","container":"/"}`)); got != "refused, the application that made it is gone or has expired" {
+	if got := verdict(w.explain(`{"session_id":"{last}","permission":"token:read","container":"/"}`)); got != "refused, the key that created it is gone or its application has expired" {
 		t.Errorf("the answer about a session without its application is %s", got)
 	}
 }
@@ -283,6 +281,47 @@ func TestNoExplanationHoldsData(t *testing.T) {
 			if strings.Contains(body, private) {
 				t.Errorf("the answer to %s holds %s: %s", question, private, body)
 			}
+		}
+	}
+	// A review is about rules and holders: it names no token.
+	for _, permission := range []string{"token:read", "token:use", "token:search"} {
+		body := w.call("manager_key", "GET /access/who?permission="+permission+"&container=/", "", 200)
+		for _, private := range []string{"4242424242424242", "secret", "Jane", "visa", `"two"`, "card-1", "card-2"} {
+			if strings.Contains(body, private) {
+				t.Errorf("the review of %s holds %s: %s", permission, private, body)
+			}
+		}
+	}
+}
+
+// TestAnExplanationIsInTheLogAsAReadOfTheToken, whoever it is about: it says
+// that the token exists, and where.
+func TestAnExplanationIsInTheLogAsAReadOfTheToken(t *testing.T) {
+	w := newAccess(t)
+	for _, question := range []string{
+		`{"application_id":"{server}","permission":"token:read","token_id":"two"}`,
+		`{"application_id":"{server}","permission":"token:delete","token_id":"two"}`,
+		`{"session_id":"{s}","permission":"token:read","token_id":"two"}`,
+		`{"session_id":"{waiting}","permission":"token:read","token_id":"two"}`,
+		`{"proposed":{"type":"public","permissions":["token:create"]},"permission":"token:read","token_id":"two"}`,
+	} {
+		const path = "/logs?entity_id=two&size=100"
+		var before, after api.List[api.LogEntry]
+		w.server.Call(t, "GET", path, w.manager.Key, "").Into(t, 200, &before)
+		if e := w.explain(question); len(e.Containers) != 2 {
+			t.Errorf("the containers in the answer to %s are %v", question, e.Containers)
+		}
+		w.server.Call(t, "GET", path, w.manager.Key, "").Into(t, 200, &after)
+		reads := func(list []api.LogEntry) (n int) {
+			for _, e := range list {
+				if e.Message == "Token retrieved by access explanation" && e.EntityType == "card" && e.Operation == "read" && e.ActorID == w.manager.ID {
+					n++
+				}
+			}
+			return n
+		}
+		if n := reads(after.Data) - reads(before.Data); n != 1 {
+			t.Errorf("the log has %d new reads of the token after %s, want 1", n, question)
 		}
 	}
 }

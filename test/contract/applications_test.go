@@ -4,6 +4,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tokenkeep/tokenkeep/api"
+	"github.com/tokenkeep/tokenkeep/internal/date"
 )
 
 const everyManagement = `["tenant:read","tenant:update","tenant:delete","application:create","application:read","application:update",` +
@@ -13,7 +16,7 @@ const everyManagement = `["tenant:read","tenant:update","tenant:delete","applica
 func TestAnApplicationsLife(t *testing.T) {
 	const (
 		rule   = `{"priority":1,"description":"For support.","container":"/pci/high/","transform":"mask","permissions":["token:read"]}`
-		key    = `{"id":"{key_id}","version":1,"prefix":"<prefix>","created_by":"{manager}","created_at":"2031-05-06T07:08:10.123456+00:00"}`
+		key    = `{"id":"{key_id}","version":"1","prefix":"<prefix>","created_by":"{manager}","created_at":"2031-05-06T07:08:10.123456+00:00"}`
 		made   = `"created_by":"{manager}","created_at":"2031-05-06T07:08:10.123456+00:00"`
 		server = `"id":"{app}","tenant_id":"{tenant}","name":"server","type":"private","permissions":["token:create"],"rules":[` + rule + `],"keys":[` + key + `]`
 	)
@@ -23,7 +26,7 @@ func TestAnApplicationsLife(t *testing.T) {
 			body: `{"name":"server","type":"private","permissions":["token:create","token:create"],"unknown":{},` +
 				`"rules":[{"description":"For support.","container":"/PCI/high/","transform":"mask","permissions":["token:read"],"conditions":[]}]}`,
 			want: `{"id":"<uuid>","tenant_id":"{tenant}","name":"server","type":"private","permissions":["token:create"],"rules":[` + rule + `],` +
-				`"keys":[{"id":"<uuid>","version":1,"prefix":"<prefix>","created_by":"{manager}","created_at":"<time>"}],"key":"<private>",` + made + `}`,
+				`"keys":[{"id":"<uuid>","version":"1","prefix":"<prefix>","created_by":"{manager}","created_at":"<time>"}],"key":"<private>",` + made + `}`,
 			keep: map[string]string{"id": "app", "key": "app_key", "keys.0.id": "key_id"}, location: "/applications/{app}"},
 		step{call: "GET /applications/{app}", status: 200, want: `{` + server + `,` + made + `}`},
 		step{name: "it knows itself", call: "GET /applications/key", key: "app_key", status: 200, want: `{` + server + `,` + made + `}`},
@@ -61,9 +64,9 @@ func TestWhatMakesNoApplication(t *testing.T) {
 		"management rules":    {`{"name":"x","type":"management","permissions":["log:read"],"rules":[{"container":"/","transform":"mask","permissions":["token:read"]}]}`, refused("rules", "management applications have no rules")},
 		"an expiry now":       {`{"name":"x","type":"private","permissions":["token:use"],"expires_at":"2031-05-06T07:08:09.123456Z"}`, refused("expires_at", "must be in the future")},
 		"an expiry long ago":  {`{"name":"x","type":"private","permissions":["token:use"],"expires_at":"1970-01-01T00:00:00Z"}`, refused("expires_at", "must be in the future")},
-		"the year 1":          {`{"name":"x","type":"private","permissions":["token:use"],"expires_at":"0001-01-01T00:00:00Z"}`, refused("expires_at", "is not valid")},
-		"no instant":          {`{"name":"x","type":"private","permissions":["token:use"],"expires_at":"tomorrow"}`, refused("expires_at", "is not valid")},
-		"a number as expiry":  {`{"name":"x","type":"private","permissions":["token:use"],"expires_at":4242424242424242}`, refused("expires_at", "is not valid")},
+		"the year 1":          {`{"name":"x","type":"private","permissions":["token:use"],"expires_at":"0001-01-01T00:00:00Z"}`, refused("expires_at", date.Wanted)},
+		"no instant":          {`{"name":"x","type":"private","permissions":["token:use"],"expires_at":"tomorrow"}`, refused("expires_at", date.Wanted)},
+		"a number as expiry":  {`{"name":"x","type":"private","permissions":["token:use"],"expires_at":4242424242424242}`, refused("expires_at", date.Wanted)},
 		"no choice":           {`{"name":"x","type":"private","permissions":["token:use"],"create_key":"no"}`, refused("create_key", "must be true or false")},
 		"a long name":         {`{"name":"` + strings.Repeat("x", 201) + `","type":"private","permissions":["token:use"]}`, refused("name", "must have 1 to 200 characters")},
 		"a control character": {`{"name":"a\u0007b","type":"private","permissions":["token:use"]}`, refused("name", "must not hold control characters")},
@@ -78,12 +81,13 @@ func TestWhatMakesNoApplication(t *testing.T) {
 
 func TestKeys(t *testing.T) {
 	const (
-		first  = `{"id":"{k1}","version":1,"prefix":"<prefix>","created_by":"{manager}","created_at":"2031-05-06T07:08:11.123456+00:00"}`
-		second = `{"id":"{k2}","version":2,"prefix":"<prefix>","created_by":"{manager}","created_at":"2031-05-06T07:08:12.123456+00:00"}`
-		third  = `{"id":"{k3}","version":3,"prefix":"<prefix>","created_by":"{manager}","created_at":"2031-05-06T07:08:13.123456+00:00"}`
-		shown  = `{"id":"<uuid>","version":%,"prefix":"<prefix>","key":"<public>","created_by":"{manager}","created_at":"<time>"}`
+		first  = `{"id":"{k1}","version":"1","prefix":"<prefix>","created_by":"{manager}","created_at":"2031-05-06T07:08:11.123456+00:00"}`
+		second = `{"id":"{k2}","version":"2","prefix":"<prefix>","created_by":"{manager}","created_at":"2031-05-06T07:08:12.123456+00:00"}`
+		third  = `{"id":"{k3}","version":"3","prefix":"<prefix>","created_by":"{manager}","created_at":"2031-05-06T07:08:13.123456+00:00"}`
+		shown  = `{"id":"<uuid>","version":"%","prefix":"<prefix>","key":"<public>","created_by":"{manager}","created_at":"<time>"}`
 	)
 	w := newWalk(t)
+	w.names["stranger_key"] = w.server.Tenant(t).Application.Key
 	web := `"id":"{app}","tenant_id":"{tenant}","name":"web","type":"public","permissions":["token:create"],"rules":[],`
 	made := `"created_by":"{manager}","created_at":"2031-05-06T07:08:10.123456+00:00"`
 	w.walk(
@@ -108,28 +112,44 @@ func TestKeys(t *testing.T) {
 		step{call: "DELETE /applications/{app}/keys/{k2}", status: 204},
 		step{name: "one that is gone is gone", call: "DELETE /applications/{app}/keys/{k2}", status: 204},
 		step{name: "one that never was, too", call: "DELETE /applications/{app}/keys/{nothing}", status: 204},
-		step{name: "but not of an application that is not there", call: "DELETE /applications/{nothing}/keys/{k1}", status: 404, want: problem(404, "no such application")},
+		step{name: "one of an application that is not there, too", call: "DELETE /applications/{nothing}/keys/{k1}", status: 204},
+		step{name: "another tenant's is not seen", call: "DELETE /applications/{app}/keys/{k1}", key: "stranger_key", status: 204},
 		step{call: "GET /applications/{app}/keys/{k2}", status: 404, want: problem(404, "no such key")},
 		step{name: "a revoked key is dead", call: "GET /applications/key", key: "key2", status: 401, want: problem(401, "the API key is not known")},
 		step{name: "the others live", call: "GET /applications/key", key: "key1", status: 200, want: `{` + web + `"keys":[` + first + `,` + third + `],` + made + `}`},
 		step{name: "regenerate leaves one", call: "POST /applications/{app}/regenerate", status: 200,
-			want: `{` + web + `"keys":[{"id":"<uuid>","version":4,"prefix":"<prefix>","created_by":"{manager}","created_at":"<time>"}],"key":"<public>",` + made + `}`,
+			want: `{` + web + `"keys":[{"id":"<uuid>","version":"4","prefix":"<prefix>","created_by":"{manager}","created_at":"<time>"}],"key":"<public>",` + made + `}`,
 			keep: map[string]string{"key": "key4", "keys.0.id": "k4"}},
 		step{name: "all older ones are dead", call: "GET /applications/key", key: "key1", status: 401, want: problem(401, "the API key is not known")},
 		step{name: "all older ones are dead", call: "GET /applications/key", key: "key3", status: 401, want: problem(401, "the API key is not known")},
 		step{name: "the new one is in the list, without itself", call: "GET /applications/{app}/keys", status: 200, key: "manager_key",
-			want: `[{"id":"{k4}","version":4,"prefix":"<prefix>","created_by":"{manager}","created_at":"<time>"}]`},
+			want: `[{"id":"{k4}","version":"4","prefix":"<prefix>","created_by":"{manager}","created_at":"<time>"}]`},
 		step{name: "PUT shows no key", call: "PUT /applications/{app}", status: 200, body: `{"name":"web","permissions":["token:create"]}`,
-			want: `{` + web + `"keys":[{"id":"{k4}","version":4,"prefix":"<prefix>","created_by":"{manager}","created_at":"<time>"}],` + made +
+			want: `{` + web + `"keys":[{"id":"{k4}","version":"4","prefix":"<prefix>","created_by":"{manager}","created_at":"<time>"}],` + made +
 				`,"modified_by":"{manager}","modified_at":"<time>"}`},
+		step{call: "DELETE /applications/{app}", status: 204},
+		step{name: "with its application it is gone", call: "DELETE /applications/{app}/keys/{k4}", status: 204},
 	)
+	w.application("clerk", "private", "token:use")
+	w.call("clerk_key", "DELETE /applications/{app}/keys/{k4}", "", 403) // nothing is told to callers that may not delete it
+	var log api.List[api.LogEntry]
+	w.server.Call(t, "GET", "/logs?entity_type=key&size=100", w.names["manager_key"], "").Into(t, 200, &log)
+	var deleted []string
+	for _, e := range log.Data {
+		if e.Operation == "delete" && e.Outcome == "allowed" {
+			deleted = append(deleted, e.EntityID)
+		}
+	}
+	if len(deleted) != 1 || deleted[0] != w.names["k2"] {
+		t.Errorf("the log has deletions of the keys %v, want that of %s alone", deleted, w.names["k2"])
+	}
 }
 
 func TestAnExpiredApplication(t *testing.T) {
 	w := newWalk(t)
 	w.walk(step{call: "POST /applications", status: 201, body: `{"name":"x","type":"private","permissions":["token:use"],"expires_at":"2031-05-06T08:00:00Z"}`,
 		want: `{"id":"<uuid>","tenant_id":"{tenant}","name":"x","type":"private","permissions":["token:use"],"rules":[],"key":"<private>",` +
-			`"keys":[{"id":"<uuid>","version":1,"prefix":"<prefix>","created_by":"{manager}","created_at":"<time>"}],` +
+			`"keys":[{"id":"<uuid>","version":"1","prefix":"<prefix>","created_by":"{manager}","created_at":"<time>"}],` +
 			`"expires_at":"2031-05-06T08:00:00.000000+00:00","created_by":"{manager}","created_at":"<time>"}`,
 		keep: map[string]string{"id": "app", "key": "app_key"}, location: "/applications/{app}"})
 	w.clock.Advance(time.Hour)
@@ -137,7 +157,7 @@ func TestAnExpiredApplication(t *testing.T) {
 		step{call: "GET /applications/key", key: "app_key", status: 401, want: problem(401, "the application of this API key has expired")},
 		step{name: "it can be let in again", call: "PUT /applications/{app}", status: 200, body: `{"name":"x","permissions":["token:use"]}`,
 			want: `{"id":"{app}","tenant_id":"{tenant}","name":"x","type":"private","permissions":["token:use"],"rules":[],` +
-				`"keys":[{"id":"<uuid>","version":1,"prefix":"<prefix>","created_by":"{manager}","created_at":"<time>"}],` +
+				`"keys":[{"id":"<uuid>","version":"1","prefix":"<prefix>","created_by":"{manager}","created_at":"<time>"}],` +
 				`"created_by":"{manager}","created_at":"<time>","modified_by":"{manager}","modified_at":"<time>"}`},
 	)
 	if got := w.server.Call(t, "GET", "/permissions", w.names["app_key"], ""); got.Status != 200 {
@@ -161,7 +181,7 @@ func TestPermissions(t *testing.T) {
 	for _, kind := range []string{"public", "private"} {
 		w.walk(step{call: "POST /applications", status: 201, body: `{"name":"x","type":"` + kind + `","permissions":["token:create"]}`,
 			want: `{"id":"<uuid>","tenant_id":"{tenant}","name":"x","type":"` + kind + `","permissions":["token:create"],"rules":[],"key":"<` + kind + `>",` +
-				`"keys":[{"id":"<uuid>","version":1,"prefix":"<prefix>","created_by":"{manager}","created_at":"<time>"}],"created_by":"{manager}","created_at":"<time>"}`,
+				`"keys":[{"id":"<uuid>","version":"1","prefix":"<prefix>","created_by":"{manager}","created_at":"<time>"}],"created_by":"{manager}","created_at":"<time>"}`,
 			keep: map[string]string{"id": kind, "key": kind + "_key"}, location: "/applications/{" + kind + "}"})
 	}
 	for _, key := range []string{"manager_key", "private_key", "public_key"} { // any valid key
@@ -173,5 +193,17 @@ func TestPermissions(t *testing.T) {
 			step{call: "GET /permissions?application_type=4242424242424242", key: key, status: 400, want: refused("application_type", "must be public, private or management")},
 			step{call: "GET /permissions?application_type=", key: key, status: 400, want: refused("application_type", "must be public, private or management")},
 		)
+	}
+}
+
+func TestTheVersionOfAKeyIsAStringOfDigits(t *testing.T) {
+	w := newWalk(t)
+	w.application("server", "private", "token:use")
+	for call, path := range map[string]string{"GET /applications/{server}": "keys.0.version", "GET /applications/{server}/keys": "0.version", "POST /applications/{server}/keys": "version"} {
+		method, target, _ := strings.Cut(w.fill(call), " ")
+		got := w.server.Call(t, method, target, w.names["manager_key"], "")
+		if version, ok := member(decode(t, got.Body), path).(string); !ok || strings.Trim(version, "0123456789") != "" || version == "" {
+			t.Errorf("%s: %s is no string of digits in %s", call, path, got)
+		}
 	}
 }

@@ -231,6 +231,11 @@ func problem(status int, detail string) string {
 	return fmt.Sprintf(`{"title":%q,"status":%d,"detail":%q}`, http.StatusText(status), status, detail)
 }
 
+// coded is a problem with a machine-readable code.
+func coded(status int, detail, code string) string {
+	return strings.TrimSuffix(problem(status, detail), "}") + fmt.Sprintf(`,"code":%q}`, code)
+}
+
 func TestTheComparisonFindsEveryDifference(t *testing.T) {
 	for name, test := range map[string]struct{ want, got string }{
 		"a member less": {`{"a":1,"b":2}`, `{"a":1}`}, "a member more": {`{"a":1}`, `{"a":1,"b":null}`},

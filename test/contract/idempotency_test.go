@@ -5,6 +5,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptrace"
+	"path"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,28 +24,75 @@ const (
 // of its own or a kept one.
 func (w *walk) keyed(idem, key, call, body string, status int, replayed bool) keeptest.Answer {
 	w.t.Helper()
+	return w.keyedFrom("", idem, key, call, body, status, replayed)
+}
+
+// keyedFrom is keyed for a client at an address, on a server that believes what
+// proxies say of it.
+func (w *walk) keyedFrom(address, idem, key, call, body string, status int, replayed bool) keeptest.Answer {
+	w.t.Helper()
 	method, path, _ := strings.Cut(w.fill(call), " ")
-	got := w.server.Call(w.t, method, path, w.names[key], w.fill(body), keyHeader, idem)
+	headers := []string{keyHeader, idem}
+	if address != "" {
+		headers = append(headers, "X-Forwarded-For", address)
+	}
+	got := w.server.Call(w.t, method, path, w.names[key], w.fill(body), headers...)
 	if is := got.Header.Get(replayHeader) == "true"; got.Status != status || is != replayed {
 		w.t.Errorf("%s as %s under the key %q = %s, replayed %t, want %d, %t", call, key, idem, got, is, status, replayed)
 	}
 	return got
 }
 
+// log returns the whole log. Reading it moves its pages, so an entry may come twice.
+func (w *walk) log() map[string]api.LogEntry {
+	w.t.Helper()
+	all := make(map[string]api.LogEntry)
+	for page := 1; ; page++ {
+		var log api.List[api.LogEntry]
+		w.server.Call(w.t, "GET", fmt.Sprint("/logs?size=100&page=", page), w.names["manager_key"], "").Into(w.t, 200, &log)
+		for _, e := range log.Data {
+			all[e.ID] = e
+		}
+		if len(log.Data) < 100 {
+			return all
+		}
+	}
+}
+
 // changes is how many changes the log has.
 func (w *walk) changes() (n int) {
 	w.t.Helper()
-	var log api.List[api.LogEntry]
-	w.server.Call(w.t, "GET", "/logs?size=100", w.names["manager_key"], "").Into(w.t, 200, &log)
-	if log.Pagination.TotalItems > 100 {
-		w.t.Fatal("the log has more than a page: the count is of nothing")
-	}
-	for _, e := range log.Data {
+	for _, e := range w.log() {
 		if e.Operation != "read" && e.Outcome == "allowed" {
 			n++
 		}
 	}
 	return n
+}
+
+// logged returns the entries that a call makes of replays and refusals, each as
+// "outcome operation type id message", in order.
+func (w *walk) logged(call func()) string {
+	w.t.Helper()
+	before := w.log()
+	call()
+	var list []string
+	for id, e := range w.log() {
+		if _, known := before[id]; !known && (e.Outcome == "denied" || strings.HasSuffix(e.Message, "replayed")) {
+			list = append(list, strings.Join([]string{e.Outcome, e.Operation, e.EntityType, e.EntityID, e.Message}, " "))
+		}
+	}
+	slices.Sort(list)
+	return strings.Join(list, "\n")
+}
+
+// wantLogged compares what logged returned with a pattern. In it * is any text:
+// what a refusal of the permission itself is logged for is not our subject.
+func (w *walk) wantLogged(call, got, pattern string) {
+	w.t.Helper()
+	if fits, err := path.Match(pattern, got); err != nil || !fits {
+		w.t.Errorf("%s: the log has %q, want %q, %v", call, got, pattern, err)
+	}
 }
 
 // needsCode is a row that has no success where no code runs; TestReact sends it again.
@@ -56,27 +105,28 @@ var idempotent = map[string]struct {
 	call   string
 	body   string
 	status int
-	again  int // the status of the same call without a key, after that
+	again  int    // the status of the same call without a key, after that
+	about  string // the types of the entities that a replay is logged for
 }{
-	"PUT /tenants/self":                  {"manager_key", "PUT /tenants/self", `{"name":"n"}`, 200, 200},
-	"POST /tenants/self/callback-secret": {"manager_key", "POST /tenants/self/callback-secret", "", 200, 200},
-	"POST /applications":                 {"manager_key", "POST /applications", `{"name":"n","type":"private","permissions":["token:use"]}`, 201, 201},
-	"PUT /applications/{id}":             {"manager_key", "PUT /applications/{filler}", `{"name":"n","permissions":["token:use"]}`, 200, 200},
-	"POST /applications/{id}/regenerate": {"manager_key", "POST /applications/{filler}/regenerate", "", 200, 200},
-	"POST /applications/{id}/keys":       {"manager_key", "POST /applications/{bare}/keys", "", 201, 201},
-	"POST /sessions":                     {"web_key", "POST /sessions", "", 201, 201},
-	"POST /sessions/authorize":           {"server_key", "POST /sessions/authorize", `{"nonce":"{s_nonce}","permissions":["token:create"]}`, 200, 409},
-	"POST /tokenize":                     {"server_key", "POST /tokenize", `["a",{"type":"token","data":{"<&>":1.50}}]`, 200, 200},
-	"POST /tokens":                       {"server_key", "POST /tokens", `{"type":"card","data":{"number":"4242424242424242","cvc":"123"}}`, 201, 201},
-	"POST /reactors":                     {"manager_key", "POST /reactors", `{"name":"n","code":"1","configuration":{"a":"<b>"}}`, 201, 201},
-	"PUT /reactors/{id}":                 {"manager_key", "PUT /reactors/{reactor}", `{"name":"n","code":"1","configuration":{}}`, 200, 200},
-	"PATCH /reactors/{id}":               {"manager_key", "PATCH /reactors/{reactor}", `{"name":"n"}`, 204, 204},
-	"POST /reactors/{id}/react-async":    {"server_key", "POST /reactors/{reactor}/react-async", `{}`, 202, 202},
-	"POST /proxies":                      {"manager_key", "POST /proxies", `{"name":"n","destination_url":"https://psp.example.com"}`, 201, 201},
-	"PUT /proxies/{id}":                  {"manager_key", "PUT /proxies/{proxy}", `{"name":"n","destination_url":"https://psp.example.com"}`, 200, 200},
-	"PATCH /proxies/{id}":                {"manager_key", "PATCH /proxies/{proxy}", `{"name":"n"}`, 204, 204},
-	"POST /proxies/{id}/rotate-key":      {"manager_key", "POST /proxies/{proxy}/rotate-key", "", 200, 200},
-	"PATCH /tokens/{id}":                 {"server_key", "PATCH /tokens/card-1", `{"metadata":{"a":"<b> &amp; \u2028"}}`, 200, 200},
+	"PUT /tenants/self":                  {"manager_key", "PUT /tenants/self", `{"name":"n"}`, 200, 200, "tenant"},
+	"POST /tenants/self/callback-secret": {"manager_key", "POST /tenants/self/callback-secret", "", 200, 200, "tenant"},
+	"POST /applications":                 {"manager_key", "POST /applications", `{"name":"n","type":"private","permissions":["token:use"]}`, 201, 201, "application"},
+	"PUT /applications/{id}":             {"manager_key", "PUT /applications/{filler}", `{"name":"n","permissions":["token:use"]}`, 200, 200, "application"},
+	"POST /applications/{id}/regenerate": {"manager_key", "POST /applications/{filler}/regenerate", "", 200, 200, "application"},
+	"POST /applications/{id}/keys":       {"manager_key", "POST /applications/{bare}/keys", "", 201, 201, "key"},
+	"POST /sessions":                     {"web_key", "POST /sessions", "", 201, 201, "session"},
+	"POST /sessions/authorize":           {"server_key", "POST /sessions/authorize", `{"nonce":"{s_nonce}","permissions":["token:create"]}`, 200, 409, "session"},
+	"POST /tokenize":                     {"server_key", "POST /tokenize", `["a",{"type":"token","data":{"<&>":1.50}}]`, 200, 200, "token token"},
+	"POST /tokens":                       {"server_key", "POST /tokens", `{"type":"card","data":{"number":"4242424242424242","cvc":"123"}}`, 201, 201, "card"},
+	"POST /reactors":                     {"manager_key", "POST /reactors", `{"name":"n","code":"1","configuration":{"a":"<b>"}}`, 201, 201, "reactor"},
+	"PUT /reactors/{id}":                 {"manager_key", "PUT /reactors/{reactor}", `{"name":"n","code":"1","configuration":{}}`, 200, 200, "reactor"},
+	"PATCH /reactors/{id}":               {"manager_key", "PATCH /reactors/{reactor}", `{"name":"n"}`, 204, 204, "reactor"},
+	"POST /reactors/{id}/react-async":    {"server_key", "POST /reactors/{reactor}/react-async", `{}`, 202, 202, "reactor"},
+	"POST /proxies":                      {"manager_key", "POST /proxies", `{"name":"n","destination_url":"https://psp.example.com"}`, 201, 201, "proxy"},
+	"PUT /proxies/{id}":                  {"manager_key", "PUT /proxies/{proxy}", `{"name":"n","destination_url":"https://psp.example.com"}`, 200, 200, "proxy"},
+	"PATCH /proxies/{id}":                {"manager_key", "PATCH /proxies/{proxy}", `{"name":"n"}`, 204, 204, "proxy"},
+	"POST /proxies/{id}/rotate-key":      {"manager_key", "POST /proxies/{proxy}/rotate-key", "", 200, 200, "proxy"},
+	"PATCH /tokens/{id}":                 {"server_key", "PATCH /tokens/card-1", `{"metadata":{"a":"<b> &amp; \u2028"}}`, 200, 200, "card"},
 }
 
 func newIdempotent(t *testing.T) *walk {
@@ -127,14 +177,26 @@ func TestEveryIdempotentRow(t *testing.T) {
 			w.furnishTwins()
 			w.clock.Advance(time.Second)
 			w.keyed(strings.Repeat("x", 201), row.key, row.call, row.body, 400, false)
+			const key = "2f1b7a52-5f0e-4c53-9b0c-key-1" // long, as /sessions ignores others
 			before := w.changes()
-			first := w.keyed("key-1", row.key, row.call, row.body, row.status, false)
+			first := w.keyed(key, row.key, row.call, row.body, row.status, false)
 			once := w.changes()
 			if once == before {
 				t.Error("the first request made no change")
 			}
 			w.clock.Advance(time.Second) // the second answer would have another time
-			second := w.keyed("key-1", row.key, row.call, row.body, row.status, true)
+			var second keeptest.Answer
+			entries := w.logged(func() { second = w.keyed(key, row.key, row.call, row.body, row.status, true) })
+			for _, about := range strings.Fields(row.about) {
+				entry, rest, _ := strings.Cut(entries, "\n")
+				entries = rest
+				if !strings.HasPrefix(entry, "allowed read "+about+" ") || strings.Contains(entry, " * ") {
+					t.Errorf("the replay is logged as %q, want an entry of a %s", entry, about)
+				}
+			}
+			if entries != "" {
+				t.Errorf("the replay is also logged as %q", entries)
+			}
 			for _, name := range []string{"Location", "Content-Type", "Content-Length"} {
 				if got, want := second.Header.Get(name), first.Header.Get(name); got != want {
 					t.Errorf("the second answer has %s %q, the first %q", name, got, want)
@@ -149,7 +211,7 @@ func TestEveryIdempotentRow(t *testing.T) {
 			if got := w.changes(); got != once {
 				t.Errorf("the second request made %d changes", got-once)
 			}
-			w.keyed("key-1", "twin of "+row.key, row.call, row.body, row.again, false)
+			w.keyed(key, "twin of "+row.key, row.call, row.body, row.again, false)
 			w.call(row.key, row.call, row.body, row.again)
 			if log := w.server.Log.String(); strings.Contains(log, "key-1") {
 				t.Error("the key is in the server's log")
@@ -175,6 +237,294 @@ func TestAnotherBodyGetsTheFirstAnswer(t *testing.T) {
 		t.Errorf("the answer after the deletion is %s, want the first", got)
 	}
 	w.call("server_key", "GET /tokens/first", "", 404)
+}
+
+const (
+	shortKey = "1001"
+	longKey  = "7d3c9a52-5f0e-4c53-9b0c-2f1f6a1c9e11"
+	reused   = `{"title":"Unprocessable Entity","status":422,"detail":"this idempotency key was used with another body","code":"idempotency_key_reused"}`
+)
+
+// behindProxy is a walk on a server that takes the address of a client from
+// X-Forwarded-For.
+func behindProxy(t *testing.T) *walk {
+	t.Helper()
+	return newIdempotentWith(t, keeptest.Options{Settings: map[string]string{"trusted_proxies": "127.0.0.0/8"}})
+}
+
+// Everybody has the key of a public application: two who use the same
+// idempotency key with it know nothing of each other.
+func TestTwoBrowsersWithOnePublicKey(t *testing.T) {
+	w := behindProxy(t)
+	const one, other, name, card = "192.0.2.1", "198.51.100.7", `{"type":"token","data":"Jane Doe"}`, `{"type":"card","data":{"number":"4242424242424242"}}`
+	answers := make(map[string]string) // by name of the request that got them first
+	ask := func(is, address, idem, call, body string, status int, again bool) {
+		t.Helper()
+		got := w.keyedFrom(address, idem, "web_key", call, body, status, again)
+		switch first, asked := answers[is]; {
+		case again && (!asked || got.Body != first):
+			t.Errorf("%s from %s = %s, want the answer of %q", call, address, got, is)
+		case !again && asked:
+			t.Errorf("%s from %s: %q is asked twice", call, address, is)
+		case !again:
+			for name, body := range answers {
+				if got.Body == body {
+					t.Errorf("%s from %s: %q got the answer of %q", call, address, is, name)
+				}
+			}
+			answers[is] = got.Body
+		}
+	}
+	// A short key does not count for sessions, and otherwise for one address and one body.
+	ask("a session", one, shortKey, "POST /sessions", "", 201, false)
+	ask("a session of the other", other, shortKey, "POST /sessions", "", 201, false)
+	ask("another session", one, shortKey, "POST /sessions", "", 201, false)
+	for call, status := range map[string]int{"POST /tokens": 201, "POST /tokenize": 200} {
+		ask(call, one, shortKey, call, name, status, false)
+		ask(call+" of the other", other, shortKey, call, name, status, false)
+		ask(call+" of a card", one, shortKey, call, card, status, false)
+		ask(call+" with a space", one, shortKey, call, name+" ", status, false)
+		ask(call, one, shortKey, call, name, status, true)
+		ask(call+" of the other", other, shortKey, call, name, status, true)
+		ask(call+" of a card", one, shortKey, call, card, status, true)
+		ask(call+" over IPv6", "2001:db8::1", shortKey, call, name, status, false)
+		ask(call+" over IPv6", "2001:db8::2:3", shortKey, call, name, status, true)
+		ask(call+" of a neighbour", "2001:db8:0:1::1", shortKey, call, name, status, false)
+	}
+	// A long one is nobody else's, and bound to its body.
+	ask("a session under a long key", one, longKey, "POST /sessions", "", 201, false)
+	ask("a session under a long key", other, longKey, "POST /sessions", "", 201, true)
+	for call, status := range map[string]int{"POST /tokens": 201, "POST /tokenize": 200} {
+		is := call + " under a long key"
+		ask(is, one, longKey, call, name, status, false)
+		ask(is, one, longKey, call, name, status, true)
+		ask(is, other, longKey, call, name, status, true)
+		for _, body := range []string{card, name + " ", `{`, ""} {
+			for _, address := range []string{one, other} {
+				got := w.keyedFrom(address, longKey, "web_key", call, body, 422, false)
+				got.CheckProblem(t)
+				if got.Body != reused {
+					t.Errorf("%s with %q = %s, want %s", call, body, got, reused)
+				}
+			}
+		}
+		ask(is, one, longKey, call, name, status, true)
+	}
+	// After a failure a long key is free, whatever the next body is.
+	w.keyedFrom(one, longKey+"1", "web_key", "POST /tokens", `{"type":"none"}`, 400, false)
+	ask("after a failure", one, longKey+"1", "POST /tokens", name, 201, false)
+	ask("after a failure", one, longKey+"1", "POST /tokens", name, 201, true)
+}
+
+func TestAnUpdateWithAPublicKeyIsBoundToItsBody(t *testing.T) {
+	w := behindProxy(t)
+	w.application("editor", "public", "token:update")
+	const one, other, a, b = "192.0.2.1", "198.51.100.7", `{"metadata":{"a":"1"}}`, `{"metadata":{"a":"2"}}`
+	w.keyedFrom(one, longKey, "editor_key", "PATCH /tokens/card-1", a, 200, false)
+	w.keyedFrom(other, longKey, "editor_key", "PATCH /tokens/card-1", a, 200, true)
+	w.keyedFrom(other, longKey, "editor_key", "PATCH /tokens/card-1", b, 422, false)
+	w.keyedFrom(one, shortKey, "editor_key", "PATCH /tokens/card-1", a, 200, false)
+	w.keyedFrom(other, shortKey, "editor_key", "PATCH /tokens/card-1", a, 200, false)
+	w.keyedFrom(one, shortKey, "editor_key", "PATCH /tokens/card-1", b, 200, false)
+	w.keyedFrom(one, shortKey, "editor_key", "PATCH /tokens/card-1", a, 200, true)
+}
+
+// A session's key is one browser's: there another body gets the first answer,
+// as with private keys.
+func TestAnotherBodyOfASessionGetsTheFirstAnswer(t *testing.T) {
+	w := behindProxy(t)
+	w.session("browser", `"permissions":["token:create"]`)
+	for _, idem := range []string{shortKey, longKey} {
+		first := w.keyedFrom("192.0.2.1", idem, "browser_key", "POST /tokens", `{"type":"token","data":1}`, 201, false)
+		if got := w.keyedFrom("198.51.100.7", idem, "browser_key", "POST /tokens", `{"type":"token","data":2}`, 201, true); got.Body != first.Body {
+			t.Errorf("another body under %s = %s, want %s", idem, got, first)
+		}
+	}
+}
+
+// grant replaces what the application server may do.
+func (w *walk) grant(permissions, rules string) {
+	w.t.Helper()
+	w.call("manager_key", "PUT /applications/{server}", `{"name":"x","permissions":[`+permissions+`],"rules":[`+rules+`]}`, 200)
+}
+
+// on is a rule.
+func on(container, transform, permissions string) string {
+	return `{"container":"` + container + `","transform":"` + transform + `","permissions":[` + permissions + `]}`
+}
+
+// What a request was answered with is given out again only to a caller that
+// could get as much now, and each time is in the log.
+func TestAReplayTakesTheAccessOfThen(t *testing.T) {
+	const (
+		create, update, read = `"token:create"`, `"token:update"`, `"token:read"`
+		lost                 = "this takes token:create, which the caller does not have here"
+		less                 = `{"title":"Forbidden","status":403,"detail":"the caller may now see less of a token than the stored result shows","code":"access_reduced"}`
+	)
+	replayed := func(kind, id string) string { return "allowed read " + kind + " " + id + " Token result replayed" }
+	for name, test := range map[string]struct {
+		permissions, rules string // at first
+		call, body         string
+		status             int
+		between            func(w *walk)
+		refused            string // the body of the 403; "" when it is replayed
+		logged             string
+	}{
+		"nothing changed": {create, "", "POST /tokens", `{"id":"one","type":"token","data":1}`, 201, func(*walk) {}, "", replayed("token", "one")},
+		"token:create was lost": {create, "", "POST /tokens", `{"id":"one","type":"token","data":1}`, 201, func(w *walk) { w.grant(read, "") },
+			problem(403, lost), "denied create * create denied"},
+		"token:create was lost here": {create, "", "POST /tokens", `{"id":"one","type":"card_number","data":"4242424242424242"}`, 201,
+			func(w *walk) { w.grant("", on("/general/", "mask", create)) }, problem(403, lost), "denied create card_number one Token create denied"},
+		"mask became redact": {"", on("/", "mask", create), "POST /tokens", `{"id":"one","type":"card_number","data":"4242424242424242"}`, 201,
+			func(w *walk) { w.grant("", on("/", "redact", create)) }, less, "denied create card_number one Token create denied"},
+		"redact became mask": {"", on("/", "redact", create), "POST /tokens", `{"id":"one","type":"token","data":1}`, 201,
+			func(w *walk) { w.grant("", on("/", "mask", create)) }, "", replayed("token", "one")},
+		"the token is deleted": {"", on("/", "mask", create), "POST /tokens", `{"id":"one","type":"token","data":1}`, 201, func(w *walk) {
+			w.call("twin of server_key", "DELETE /tokens/one", "", 204)
+			w.grant("", on("/", "redact", create))
+		}, "", replayed("token", `\*`)},
+		"the token has expired": {"", on("/", "mask", create), "POST /tokens", `{"id":"one","type":"token","data":1,"expires_at":"2031-05-06T07:30:00Z"}`, 201, func(w *walk) {
+			w.clock.Advance(time.Hour)
+			w.grant("", on("/", "redact", create))
+		}, "", replayed("token", `\*`)},
+		"the token was moved away": {"", on("/a/", "mask", create), "POST /tokens", `{"id":"one","type":"token","data":1,"containers":["/a/"]}`, 201, func(w *walk) {
+			w.call("mover_key", "PATCH /tokens/one", `{"containers":["/b/"]}`, 200)
+		}, problem(403, lost), "denied create token one Token create denied"},
+		"one of several tokens is out of reach": {create, "", "POST /tokenize", `[{"id":"one","type":"token","data":1},{"id":"two","type":"card_number","data":"4242424242424242"}]`, 200,
+			func(w *walk) { w.grant("", on("/general/", "mask", create)) }, problem(403, lost), "denied create card_number two Token create denied"},
+		"several tokens": {create, "", "POST /tokenize", `[{"id":"one","type":"token","data":1},{"id":"two","type":"card_number","data":"4242424242424242"}]`, 200,
+			func(*walk) {}, "", replayed("card_number", "two") + "\n" + replayed("token", "one")},
+		"token:update was lost": {update, "", "PATCH /tokens/card-1", `{"metadata":{"a":"b"}}`, 200, func(w *walk) { w.grant(create, "") },
+			problem(403, "this takes token:update, which the caller does not have here"), "denied update * update denied"},
+		"an update is redacted now": {update, "", "PATCH /tokens/card-1", `{"metadata":{"a":"b"}}`, 200, func(w *walk) { w.grant("", on("/", "redact", update)) },
+			less, "denied update card card-1 Token update denied"},
+		"a repeated create is of the token that was there": {create, on("/", "reveal", read), "POST /tokens", `{"type":"card","data":{"number":"4242424242424242"},"deduplicate_token":true}`, 201,
+			func(w *walk) { w.grant(create, on("/", "mask", read)) }, less, "denied read card {first card} Token read denied"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newIdempotent(t)
+			mover := w.server.Application(t, w.tenant, api.CreateApplication{Type: "private", Rules: []api.Rule{
+				{Container: "/", Transform: "reveal", Permissions: []string{"token:read", "token:update", "token:create"}}}})
+			w.names["mover_key"] = mover.Key
+			w.grant(test.permissions, test.rules)
+			first := w.keyed("k", "server_key", test.call, test.body, test.status, false)
+			if strings.Contains(test.logged, "{first card}") {
+				w.names["first card"] = fmt.Sprint(member(decode(t, first.Body), "id"))
+			}
+			test.between(w)
+			for range 2 { // the second time as the first
+				var got keeptest.Answer
+				entries := w.logged(func() {
+					if test.refused != "" {
+						got = w.keyed("k", "server_key", test.call, test.body, 403, false)
+					} else {
+						got = w.keyed("k", "server_key", test.call, test.body, test.status, true)
+					}
+				})
+				want := first.Body
+				if test.refused != "" {
+					want = test.refused
+				}
+				if got.Body != want {
+					t.Errorf("the second request = %s, want %s", got, want)
+				}
+				w.wantLogged("the second request", entries, w.fill(test.logged))
+			}
+			// With the access of then the answer is there again.
+			w.grant(test.permissions, test.rules)
+			if name != "the token was moved away" {
+				w.keyed("k", "server_key", test.call, test.body, test.status, true)
+			}
+		})
+	}
+}
+
+func TestAReplayTakesThePermissionOfItsRow(t *testing.T) {
+	w := newIdempotent(t)
+	w.application("clerk", "management", "application:update application:create")
+	for call, body := range map[string]string{
+		"PUT /applications/{filler}": `{"name":"n","permissions":["token:use"]}`, "POST /applications/{filler}/regenerate": "", "POST /applications/{bare}/keys": "",
+	} {
+		status := 200
+		if strings.HasSuffix(call, "keys") {
+			status = 201
+		}
+		w.call("manager_key", "PUT /applications/{clerk}", `{"name":"x","permissions":["application:update"]}`, 200)
+		first := w.keyed("k", "clerk_key", call, body, status, false)
+		w.call("manager_key", "PUT /applications/{clerk}", `{"name":"x","permissions":["application:create","application:read"]}`, 200)
+		var got keeptest.Answer
+		entries := w.logged(func() { got = w.keyed("k", "clerk_key", call, body, 403, false) })
+		if want := problem(403, "this takes application:update, which the caller does not have"); got.Body != want {
+			t.Errorf("%s = %s, want %s", call, got, want)
+		}
+		w.wantLogged(call, entries, "denied update application * Application update denied")
+		w.call("manager_key", "PUT /applications/{clerk}", `{"name":"x","permissions":["application:update"]}`, 200)
+		if got := w.keyed("k", "clerk_key", call, body, status, true); got.Body != first.Body {
+			t.Errorf("%s with the permission = %s, want %s", call, got, first)
+		}
+	}
+}
+
+// replayedRuns: what code answered is given out again while the caller may use
+// the tokens that it got, and made the tokens that it made.
+func replayedRuns(t *testing.T, w *coder) {
+	w.application("runner", private("token:use", "token:create"))
+	w.token(`{"id":"replayed-card","type":"card_number","data":"` + card + `"}`)
+	id := w.reactor(`module.exports = async ({ args }) => ({ raw: args.card, tokenize: args.tokenize && { type: 'token', data: 'x', id: args.tokenize } })`)
+	w.names["run"] = id
+	set := func(permissions, rules string) {
+		t.Helper()
+		w.call("manager_key", "PUT /applications/{runner}", `{"name":"x","permissions":[`+permissions+`],"rules":[`+rules+`]}`, 200)
+	}
+	const use, create = `"token:use"`, `"token:create"`
+	call, react := "POST /reactors/{run}/react", func(made string) string {
+		return `{"args":{"card":"{{replayed-card}}","tokenize":"` + made + `"}}`
+	}
+	replayed := func(made string) string {
+		return "allowed read card_number replayed-card Token result replayed\nallowed read token " + made + " Token result replayed"
+	}
+	for i, test := range []struct {
+		name, permissions, rules string
+		detail                   string // of the 403; "" when it is replayed
+		logged                   func(made string) string
+	}{
+		{"nothing changed", use + "," + create, "", "", replayed},
+		{"token:use was lost", create, "", "this takes token:use, which the caller does not have here", func(string) string { return "denied use * use denied" }},
+		{"token:use was lost on the card", create, on("/general/", "reveal", use), "this takes token:use, which the caller does not have here",
+			func(string) string { return "denied use card_number replayed-card Token use denied" }},
+		{"the card is masked now", create, on("/pci/", "mask", use), "the caller may now see less of a token than the stored result shows",
+			func(string) string { return "denied use card_number replayed-card Token use denied" }},
+		{"token:create was lost on what was made", use, on("/pci/", "mask", create), "this takes token:create, which the caller does not have here",
+			func(made string) string { return "denied create token " + made + " Token create denied" }},
+	} {
+		made := fmt.Sprint("made-", i)
+		set(use+","+create, "")
+		first := w.keyed(made, "runner_key", call, react(made), 200, false)
+		set(test.permissions, test.rules)
+		entries := w.logged(func() {
+			if test.detail == "" {
+				if got := w.keyed(made, "runner_key", call, react(made), 200, true); got.Body != first.Body {
+					t.Errorf("%s: the second request = %s, want %s", test.name, got, first)
+				}
+			} else if got := w.keyed(made, "runner_key", call, react(made), 403, false); fmt.Sprint(member(decode(t, got.Body), "detail")) != test.detail {
+				t.Errorf("%s: the second request = %s, want %s", test.name, got, test.detail)
+			}
+		})
+		w.wantLogged(test.name, entries, test.logged(made))
+	}
+	// A run that gets and makes no token is logged as the reactor's.
+	set(use, "")
+	for _, call := range []string{"POST /reactors/{run}/react", "POST /reactors/{run}/react-async"} {
+		status := 200
+		if strings.HasSuffix(call, "async") {
+			status = 202
+		}
+		w.keyed("no token", "runner_key", call, `{"args":{}}`, status, false)
+		entries := w.logged(func() { w.keyed("no token", "runner_key", call, `{"args":{}}`, status, true) })
+		if want := "allowed read reactor " + id + " Reactor result replayed"; entries != want {
+			t.Errorf("%s: the log has %s, want %s", call, entries, want)
+		}
+	}
 }
 
 func TestAnswersOfFailuresAreNotKept(t *testing.T) {
@@ -290,6 +640,7 @@ func TestWhoIgnoresIdempotencyKeys(t *testing.T) {
 				}
 			}
 			w.keyed(idem, "manager_key", "POST /access/explain", `{"application_id":"{server}","permission":"token:read","token_id":"again"}`, 200, false)
+			w.keyed(idem, "manager_key", "POST /proxies/{proxy}/preview", `{"application_id":"{twin of server}","body":"x"}`, 200, false)
 		}
 		w.keyed("k", "server_key", "DELETE /tokens/again", "", 204, false)
 		w.keyed("k", "server_key", "DELETE /tokens/again", "", 404, false)

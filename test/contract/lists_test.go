@@ -38,7 +38,8 @@ func TestListsOfApplications(t *testing.T) {
 		{name: "the first page", call: "GET /applications?size=2&" + ours, want: page(5, 1, 2, 3) + item("a4", "a3") + `}`},
 		{name: "the last page", call: "GET /applications?size=2&page=3&" + ours, want: page(5, 3, 2, 3) + item("a0") + `}`},
 		{name: "past the end", call: "GET /applications?size=2&page=4&" + ours, want: page(5, 4, 2, 3) + `[]}`},
-		{name: "far past the end", call: "GET /applications?size=100&page=2147483647&" + ours, want: page(5, 2147483647, 100, 1) + `[]}`},
+		{name: "far past the end", call: "GET /applications?size=100&page=9999999999&" + ours, want: page(5, 9999999999, 100, 1) + `[]}`},
+		{name: "the last page that there can be", call: "GET /applications?size=100&page=99999999999&" + ours, want: page(5, 99999999999, 100, 1) + `[]}`},
 		{name: "one type", call: "GET /applications?type=private", want: page(2, 1, 20, 1) + item("a3", "a1") + `}`},
 		{name: "no type", call: "GET /applications?type=other", want: page(0, 1, 20, 0) + `[]}`},
 		{name: "one id", call: "GET /applications?id={a2}", want: page(1, 1, 20, 1) + item("a2") + `}`},
@@ -58,7 +59,7 @@ func TestPagesThatDoNotExist(t *testing.T) {
 	for _, path := range []string{"/applications", "/logs"} {
 		for query, want := range map[string]string{
 			"page=0": refused("page", number), "page=-1": refused("page", number), "page=x": refused("page", number), "page=": refused("page", number),
-			"page=1.5": refused("page", number), "page=2147483648": refused("page", number), "page=4242424242424242": refused("page", number),
+			"page=1.5": refused("page", number), "page=9007199254740992": refused("page", number), "page=99999999999999999999": refused("page", number),
 			"size=0": refused("size", size), "size=101": refused("size", size), "size=x": refused("size", size), "size=-5": refused("size", size),
 			"size=%00": problem(400, "the query is not valid"), "size=%zz": problem(400, "the query is not valid"),
 			"size=0&page=0": strings.Replace(refused("page", number), `]}`, `],"size":["`+size+`"]}`, 1),

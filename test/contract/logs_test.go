@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tokenkeep/tokenkeep/internal/date"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
 )
 
@@ -74,7 +75,7 @@ func TestTheLog(t *testing.T) {
 	for query, path := range map[string]string{
 		"start_date=yesterday": "start_date", "end_date=4242424242424242": "end_date", "start_date=2031-13-01": "start_date", "end_date=05/06/2031": "end_date",
 	} {
-		w.step(step{call: "GET /logs?" + query, status: 400, want: refused(path, "must be a date or a date-time of ISO 8601")})
+		w.step(step{call: "GET /logs?" + query, status: 400, want: refused(path, date.Wanted)})
 	}
 }
 
@@ -93,10 +94,10 @@ func TestRefusedAttemptsAreInTheLog(t *testing.T) {
 	w := newWalk(t)
 	w.walk(step{call: "POST /applications", status: 201, body: `{"name":"x","type":"management","permissions":["log:read"]}`,
 		want: `{"id":"<uuid>","tenant_id":"{tenant}","name":"x","type":"management","permissions":["log:read"],"rules":[],"key":"<manage>",` +
-			`"keys":[{"id":"<uuid>","version":1,"prefix":"<prefix>","created_by":"{manager}","created_at":"<time>"}],"created_by":"{manager}","created_at":"<time>"}`,
+			`"keys":[{"id":"<uuid>","version":"1","prefix":"<prefix>","created_by":"{manager}","created_at":"<time>"}],"created_by":"{manager}","created_at":"<time>"}`,
 		keep: map[string]string{"id": "clerk", "key": "clerk_key"}, location: "/applications/{clerk}"})
-	denied := func(entity, operation, message string, second int) string {
-		return strings.Replace(entry(entity, "*", operation, "denied", message, second), "{manager}", "{clerk}", 1)
+	denied := func(entity, id, operation, message string, second int) string {
+		return strings.Replace(entry(entity, id, operation, "denied", message, second), "{manager}", "{clerk}", 1)
 	}
 	forbidden := func(permission string) string {
 		return problem(403, "this takes "+permission+", which the caller does not have")
@@ -107,8 +108,8 @@ func TestRefusedAttemptsAreInTheLog(t *testing.T) {
 		step{call: "POST /applications/{clerk}/keys", key: "clerk_key", status: 403, want: forbidden("application:update")},  // 13
 		step{call: "GET /tenants/self/reports/usage", key: "clerk_key", status: 403, want: forbidden("report:read")},         // 14
 		step{call: "GET /logs?start_date=2031-05-06T07:08:11Z", key: "clerk_key", status: 200, want: page(4,
-			denied("tenant", "read", "Tenant read denied", 14), denied("application", "update", "Application update denied", 13),
-			denied("application", "read", "Application read denied", 12), denied("tenant", "delete", "Tenant delete denied", 11))},
+			denied("tenant", "{tenant}", "read", "Tenant read denied", 14), denied("application", "{clerk}", "update", "Application update denied", 13),
+			denied("application", "*", "read", "Application read denied", 12), denied("tenant", "{tenant}", "delete", "Tenant delete denied", 11))},
 	)
 }
 

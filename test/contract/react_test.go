@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +15,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
 	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
+	"github.com/tokenkeep/tokenkeep/internal/waittest"
 	"github.com/tokenkeep/tokenkeep/test/openapitest"
 )
 
@@ -34,7 +37,10 @@ func TestReact(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *coder){
 		"arguments": arguments, "results": results, "errors": thrownErrors, "custom answers": customAnswers, "access": reactorAccess,
 		"protected values": protectedValues, "invocations": invocations, "code that does not parse": codeThatDoesNotParse,
-		"in whose name": inWhoseName, "sending again": sendingAgain, "asynchronous": asynchronous, "runs": runsOfReactors, "the log": reactorLog,
+		"in whose name": inWhoseName, "sending again": sendingAgain, "replays": replayedRuns, "asynchronous": asynchronous, "runs": runsOfReactors, "the log": reactorLog,
+		"refusals in the log": reactorRefusals,
+		"tokenize in a result is done as the reactor's application when it has one, else as the caller": tokenizeAsWhom,
+		"an invalid tokenize in a result is a 422 that blames the code":                                 invalidTokenize,
 	} {
 		w.run(t, name, test)
 	}
@@ -124,7 +130,6 @@ func results(t *testing.T, w *coder) {
 		"too deep for JSON":      {`async () => { let a = 1; for (let i = 0; i < 100; i++) a = [a]; return { raw: a } }`, 422, problem(422, "the code returned something that is not JSON")},
 		"no end":                 {`() => new Promise(() => {})`, 422, problem(422, "the code's promise can never settle")},
 		"its process":            {`() => process.exit(0)`, 422, problem(422, "the code ended its process")},
-		"a token of no type":     {`() => ({ tokenize: { type: 'nonsense', data: 1 } })`, 400, `"<any>"`},
 		"numbers as JSON has it": {`(req) => ({ raw: [1.50, 1e21, -0] })`, 200, `{"raw":[1.5,1e+21,0]}`},
 		"halves of surrogates":   {`(req) => ({ raw: 'a\ud800b' })`, 422, `"<any>"`},
 	}
@@ -210,6 +215,9 @@ func thrownErrors(t *testing.T, w *coder) {
 	}
 }
 
+// customStatus is the message for a custom response with another status.
+const customStatus = "the status of a CustomHttpResponseError must be an integer from 200 to 599"
+
 func customAnswers(t *testing.T, w *coder) {
 	id := w.reactor(`
 		const { CustomHttpResponseError } = require('tokenkeep/errors');
@@ -229,9 +237,10 @@ func customAnswers(t *testing.T, w *coder) {
 		"an error":         {`{"status":503,"body":{"later":1}}`, 503, "application/json", `{"later":1}`},
 		"a token's value":  {`{"status":200,"body":"{{name}}"}`, 200, "text/plain; charset=utf-8", "Ada Lovelace"},
 		"a place":          {`{"status":201,"headers":{"Location":"https://x.example/"},"body":""}`, 201, "text/plain; charset=utf-8", ""},
-		"no answer at all": {`{"status":100}`, 422, "application/json", problem(422, "the code answered with a status that is not from 200 to 599")},
-		"no status at all": {`{"status":600}`, 422, "application/json", problem(422, "the status of a CustomHttpResponseError must be an integer from 100 to 599")},
-		"half a status":    {`{"status":200.5}`, 422, "application/json", problem(422, "the status of a CustomHttpResponseError must be an integer from 100 to 599")},
+		"the last status":  {`{"status":599,"body":{"a":1}}`, 599, "application/json", `{"a":1}`},
+		"no answer at all": {`{"status":199}`, 422, "application/json", problem(422, customStatus)},
+		"no status at all": {`{"status":600}`, 422, "application/json", problem(422, customStatus)},
+		"half a status":    {`{"status":200.5}`, 422, "application/json", problem(422, customStatus)},
 	} {
 		got := w.react(id, "user", `{"args":`+test.args+`}`)
 		if got.Status != test.status || got.Body != test.body || test.media != "" && got.Header.Get("Content-Type") != test.media {
@@ -356,7 +365,7 @@ func codeThatDoesNotParse(t *testing.T, w *coder) {
 	bad := func(code string) string { return `{"name":"x","code":` + jsonText(code) + `,"configuration":{}}` }
 	for code, message := range map[string]string{
 		"let a = 1;\nlet b = 'secret' x;":   "does not parse: line 2, column 18: Unexpected identifier",
-		"module.exports = async (req) => {": "does not parse: line 1, column",
+		"module.exports = async (req) => {": "does not parse: line 1, column 34: Unexpected end of input",
 		"import x from 'y'":                 "does not parse: line 1, column 1: Cannot use import statement outside a module",
 	} {
 		for _, call := range []string{"POST /reactors", "PUT /reactors/{reactor}", "PATCH /reactors/{reactor}"} {
@@ -376,8 +385,7 @@ func codeThatDoesNotParse(t *testing.T, w *coder) {
 	w.reactor("const x = require('a-module-that-is-not-there'); module.exports = () => x")
 }
 
-// inWhoseName: code acts as its application, and what it wants tokenized is the
-// caller's.
+// inWhoseName: code acts as its application.
 func inWhoseName(t *testing.T, w *coder) {
 	storetest.Long(t)
 	id := w.reactor(`
@@ -397,11 +405,6 @@ func inWhoseName(t *testing.T, w *coder) {
 			try { await req.bt.tokens.create({ type: 'token', data: 'x' }); } catch (e) { return { raw: { status: e.status, detail: e.data.detail } }; }
 		}`, `"application":{"id":"{public}"}`)
 	w.wants("no more than it may", w.react(weak, "user", `{}`), 200, `{"raw":{"status":403,"detail":"this takes token:create, which the caller does not have here"}}`)
-
-	w.application("user-only", private("token:use"))
-	tokenize := w.reactor(`module.exports = async () => ({ tokenize: 'x' })`, `"application":{"id":"{all}"}`)
-	w.wants("tokenize takes the caller's token:create", w.react(tokenize, "user-only", `{}`), 403, `"<any>"`)
-	w.wants("which others have", w.react(tokenize, "user", `{}`), 200, `{"tokens":"<any>"}`)
 
 	expiring := private("token:create")
 	expiring.ExpiresAt = api.Time{Time: w.clock.Now().Add(time.Minute)}
@@ -487,8 +490,10 @@ func asynchronous(t *testing.T, w *coder) {
 		"a failure of a class": {`{"declined":true}`, 402, `{"title":"Payment Required","status":402,"detail":"Invalid Payment Method","errors":{"error":["declined"]}}`},
 		"an answer of its own": {`{"status":201}`, 201, `{"own":true}`},
 		"a refusal of its own": {`{"status":402}`, 402, `{"own":true}`},
+		"the last status":      {`{"status":599}`, 599, `{"own":true}`},
+		"no answer at all":     {`{"status":199}`, 422, problem(422, customStatus)},
 	} {
-		started := w.server.Call(t, "POST", "/reactors/"+id+"/react-async", w.names["user_key"], `{"args":`+test.args+`,"timeout_ms":20000}`)
+		started := w.server.Call(t, "POST", "/reactors/"+id+"/react-async", w.names["user_key"], `{"args":`+test.args+`,"timeout_ms":210000}`)
 		w.wants(name, started, 202, `{"asyncReactorRequestId":"<uuid>"}`)
 		request := fmt.Sprint(member(decode(t, started.Body), "asyncReactorRequestId"))
 		path := "/reactors/" + id + "/results/" + request
@@ -496,11 +501,11 @@ func asynchronous(t *testing.T, w *coder) {
 			t.Errorf("%s: Location is %q, want %q", name, got, path)
 		}
 		w.clock.Advance(time.Second)
-		got := w.server.Call(t, "GET", path, w.names["user_key"], "")
-		for deadline := time.Now().Add(20 * time.Second); got.Status == 404 && time.Now().Before(deadline); {
-			time.Sleep(5 * time.Millisecond) // nothing tells that it is there
+		var got keeptest.Answer
+		waittest.Until(t, "the result is there", func() bool {
 			got = w.server.Call(t, "GET", path, w.names["user_key"], "")
-		}
+			return got.Status != 404
+		})
 		w.wants(name, got, test.status, test.want)
 		w.wants(name+" for another application", w.server.Call(t, "GET", path, w.names["all_key"], ""), 404, problem(404, "no such result, or not yet"))
 		w.wants(name+" of another reactor", w.server.Call(t, "GET", "/reactors/"+w.names["nothing"]+"/results/"+request, w.names["user_key"], ""), 404, problem(404, "no such result, or not yet"))
@@ -527,10 +532,10 @@ func runsOfReactors(t *testing.T, w *coder) {
 		return w.server.Call(t, "GET", "/reactors/"+id+"/runs?size=2", w.manager.Key, "")
 	}
 	// The node on which it ran lists a run at once, the others soon after.
-	for deadline := time.Now().Add(10 * time.Second); w.server.Nodes() > 1 && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		if fmt.Sprint(member(decode(t, list().Body), "pagination.total_items")) == "3" {
-			break
-		}
+	if w.server.Nodes() > 1 {
+		waittest.Until(t, "every node lists three runs", func() bool {
+			return fmt.Sprint(member(decode(t, list().Body), "pagination.total_items")) == "3"
+		})
 	}
 	w.wants("newest first", list(), 200,
 		`{"pagination":{"total_items":3,"page_number":1,"page_size":2,"total_pages":2},"data":[`+run(2, true)+`,`+run(1, false)+`]}`)
@@ -564,6 +569,82 @@ func reactorLog(t *testing.T, w *coder) {
 	}
 }
 
+// reactorRefusals: the log names each token that was refused, and the reactor
+// when the caller may use no tokens at all.
+func reactorRefusals(t *testing.T, w *coder) {
+	id := w.reactor(`module.exports = async (req) => ({ raw: req.args })`)
+	for _, name := range []string{"near", "far", "farther"} {
+		w.token(`{"id":"` + name + `","type":"card_number","data":"` + card + `","containers":["/` + name + `/"]}`)
+	}
+	use := func(transform string, containers ...string) (rules []api.Rule) {
+		for _, c := range containers {
+			rules = append(rules, api.Rule{Container: c, Transform: transform, Permissions: []string{"token:use"}})
+		}
+		return rules
+	}
+	w.application("near", api.CreateApplication{Type: "private", Rules: use("reveal", "/near/")})
+	w.application("none", private("token:read"))
+	denied := func(call string, got keeptest.Answer, want ...string) {
+		t.Helper()
+		if got.Status != 403 {
+			t.Errorf("%s = %s, want 403", call, got)
+		}
+		trace := got.Header.Get("SVC-TRACE-ID")
+		for _, entity := range []string{"near", "far", "farther", id} {
+			var list api.List[api.LogEntry]
+			w.server.Call(t, "GET", "/logs?size=100&entity_id="+entity, w.manager.Key, "").Into(t, 200, &list)
+			for _, e := range list.Data {
+				if e.TraceID == trace {
+					found := e.Outcome + " " + e.EntityType + " " + e.EntityID + " " + e.Message
+					i := slices.Index(want, found)
+					if i < 0 {
+						t.Errorf("%s: the log has %q", call, found)
+						continue
+					}
+					want = slices.Delete(want, i, i+1)
+				}
+			}
+		}
+		if len(want) > 0 {
+			t.Errorf("%s: the log lacks %q", call, want)
+		}
+	}
+	const far, farther = "denied card_number far Token use denied", "denied card_number farther Token use denied"
+	denied("one of three tokens", w.react(id, "near", `{"args":{"a":["{{near}}","{{far}}","{{near}}"]}}`), far)
+	denied("two of three tokens", w.react(id, "near", `{"args":{"a":["{{far}}","{{near}}","{{farther}}","{{no-such}}"]}}`), far, farther)
+	denied("no tokens at all", w.react(id, "none", `{"args":{"a":"{{near}}"}}`), "denied reactor "+id+" Reactor use denied")
+	denied("starting", w.server.Call(t, "POST", "/reactors/"+id+"/react-async", w.names["near_key"], `{"args":{"a":"{{far}}"}}`), far)
+
+	var started api.AsyncReactor
+	w.server.Call(t, "POST", "/reactors/"+id+"/react-async", w.names["near_key"], `{"args":{"a":"{{near}}"}}`).Into(t, 202, &started)
+	path := "/reactors/" + id + "/results/" + started.AsyncReactorRequestID
+	w.clock.Advance(time.Second)
+	var got keeptest.Answer
+	waittest.Until(t, "the result is there", func() bool {
+		got = w.server.Call(t, "GET", path, w.names["near_key"], "")
+		return got.Status != 404
+	})
+	w.wants("the result", got, 200, `{"raw":{"a":"`+card+`"}}`)
+	replace := api.ReplaceApplication{Name: "near", Rules: use("mask", "/near/")}
+	if got := w.server.Call(t, "PUT", "/applications/"+w.names["near"], w.manager.Key, jsonText(replace)); got.Status != 200 {
+		t.Fatalf("PUT /applications = %s", got)
+	}
+	denied("a result made with more access than now", w.server.Call(t, "GET", path, w.names["near_key"], ""), "denied card_number near Token use denied")
+	var wanted api.AsyncReactor
+	tokenizing := w.reactor(`module.exports = async () => ({ tokenize: 'x' })`)
+	w.clock.Advance(time.Second)
+	w.server.Call(t, "POST", "/reactors/"+tokenizing+"/react-async", w.names["near_key"], `{}`).Into(t, 202, &wanted)
+	tried := func() bool {
+		var list api.List[api.LogEntry]
+		w.server.Call(t, "GET", "/logs?size=100&entity_type=token", w.manager.Key, "").Into(t, 200, &list)
+		return slices.ContainsFunc(list.Data, func(e api.LogEntry) bool {
+			return e.Message == "Token create denied" && e.EntityID == "*" && e.ActorID == w.names["near"]
+		})
+	}
+	waittest.Until(t, "what the code of a job was refused is in the log", tried)
+	denied("a result, without token:use", w.server.Call(t, "GET", path, w.names["none_key"], ""), "denied reactor "+id+" Reactor read denied")
+}
+
 // TestFullPoolsAreSaidSo: the runs of one reactor beyond its bound are 429, and
 // those beyond what the node takes are 503. Nothing ran, and both say when to
 // come back. Every node has pools of its own.
@@ -572,7 +653,8 @@ func TestFullPoolsAreSaidSo(t *testing.T) {
 	w := newCoderWith(t, keeptest.Options{Alone: true, Settings: map[string]string{"sandbox.per_program": "1", "sandbox.global": "2", "sandbox.queue": "1"}})
 	var ids []string
 	for range 4 {
-		ids = append(ids, w.reactor(`module.exports = () => new Promise((done) => setTimeout(done, 3000))`))
+		ids = append(ids, w.reactor(`module.exports = ({ args }) => new Promise((done, failed) =>
+			require('http').get(args.gate, (r) => { r.resume(); r.on('end', () => done()) }).on('error', failed))`))
 	}
 	for name, test := range map[string]struct {
 		ids  []string
@@ -581,17 +663,24 @@ func TestFullPoolsAreSaidSo(t *testing.T) {
 		"one reactor":   {[]string{ids[0], ids[0], ids[0]}, map[int]int{200: 1, 429: 2}},
 		"many reactors": {ids, map[int]int{200: 3, 503: 1}},
 	} {
+		// Those that run wait until the others were refused.
+		open := make(chan struct{})
+		gate := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-open }))
+		refused := len(test.ids) - test.want[200]
 		var group sync.WaitGroup
 		var mu sync.Mutex // guards got
 		got := map[int]int{}
 		for _, id := range test.ids {
 			group.Go(func() {
-				a := w.react(id, "user", `{}`)
+				a := w.react(id, "user", `{"args":{"gate":"`+gate.URL+`"}}`)
 				mu.Lock()
 				defer mu.Unlock()
 				got[a.Status]++
 				if a.Status != 200 {
 					a.CheckProblem(t)
+					if refused--; refused == 0 {
+						close(open)
+					}
 				}
 				if wait := a.Header.Get("Retry-After"); (wait == "1") != (a.Status != 200) {
 					t.Errorf("%s: a %d says Retry-After %q", name, a.Status, wait)
@@ -599,6 +688,7 @@ func TestFullPoolsAreSaidSo(t *testing.T) {
 			})
 		}
 		group.Wait()
+		gate.Close()
 		if !maps.Equal(got, test.want) {
 			t.Errorf("%d runs of %s at once: %v, want %v", len(test.ids), name, got, test.want)
 		}

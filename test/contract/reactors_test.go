@@ -12,7 +12,7 @@ func TestAReactorsLife(t *testing.T) {
 		code = `module.exports = async (req) => ({ raw: '<\u00e9&>' })`
 	)
 	reactor := func(name, code, configuration, more string) string {
-		return fmt.Sprintf(`{"id":"{reactor}","tenant_id":"{tenant}","name":%q,"code":%q,"configuration":%s%s}`, name, code, configuration, more)
+		return fmt.Sprintf(`{"id":"{reactor}","tenant_id":"{tenant}","name":%q,"code":%q,"configuration":%s,"state":"active"%s}`, name, code, configuration, more)
 	}
 	changed := func(second int) string {
 		return fmt.Sprintf(`,%s,"modified_by":"{manager}","modified_at":"2031-05-06T07:08:%02d.123456+00:00"`, made, second)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tokenkeep/tokenkeep/api"
+	"github.com/tokenkeep/tokenkeep/internal/date"
 )
 
 // application makes an application in the operator's name. Its id has the name
@@ -103,7 +104,7 @@ func TestASessionsLife(t *testing.T) {
 			body: `{"nonce":"{nonce}","permissions":["token:create"],"rules":[{"transform":"reveal","permissions":["token:read"],"conditions":[{"attribute":"id","operator":"equals","value":"card-1"}]}]}`},
 		step{name: "its managers see what it may", call: "GET /sessions", status: 200, want: page(1, live)},
 		step{name: "what it makes is its public application's", call: "POST /tokens", key: "session_key", status: 201, body: `{"id":"made","type":"token","data":true}`, // 16
-			want:     `{"id":"made","tenant_id":"{tenant}","type":"token","data":"XXXX","fingerprint":"<text>","fingerprint_expression":"{{ data | stringify }}","containers":["/general/high/"],"created_by":"{web}","created_at":"<time>"}`,
+			want:     `{"id":"made","tenant_id":"{tenant}","type":"token","data":"XXXX","fingerprint_expression":"{{ data | stringify }}","containers":["/general/high/"],"created_by":"{web}","created_at":"<time>"}`,
 			location: "/tokens/made"},
 		step{name: "it is not let at anything else", call: "GET /tokens/card-2", key: "session_key", status: 403, want: problem(403, "this takes token:read, which the caller does not have here")}, // 17
 		step{name: "it makes no sessions", call: "POST /sessions", key: "session_key", status: 403, want: problem(403, "this takes the key of a public application")},
@@ -117,16 +118,17 @@ func TestASessionsLife(t *testing.T) {
 	}
 	w.walk( // 19
 		step{name: "the log names the session beside the application", call: "GET /logs?entity_id=made", status: 200, want: entries(entry("token", "made", "create", "allowed", "Token created", 16))},
-		step{name: "and in what it was refused", call: "GET /logs?entity_type=token&start_date=2031-05-06T07:08:17Z", status: 200, want: entries(entry("token", "*", "read", "denied", "Token read denied", 17))},
+		step{name: "and in what it was refused", call: "GET /logs?entity_id=card-2&start_date=2031-05-06T07:08:17Z", status: 200, want: entries(entry("card", "card-2", "read", "denied", "Token read denied", 17))},
+		step{name: "also where nothing is named", call: "GET /logs?entity_type=session&start_date=2031-05-06T07:08:18Z", status: 200, want: entries(entry("session", "*", "create", "denied", "Session create denied", 18))},
 		step{call: "GET /logs?entity_id={session}", status: 200, want: page(2,
 			strings.Replace(entry("session", "{session}", "update", "allowed", "Session updated by authorization", 14), "{manager}", "{server}", 1),
 			strings.Replace(entry("session", "{session}", "create", "allowed", "Session created", 10), "{manager}", "{web}", 1))},
-		step{name: "a management key ends it", call: "DELETE /sessions/{session}", status: 204}, // 22
+		step{name: "a management key ends it", call: "DELETE /sessions/{session}", status: 204}, // 23
 		step{name: "its key is dead", call: "GET /tokens/card-1", key: "session_key", status: 401, want: problem(401, "the API key is not known")},
 		step{name: "it is gone", call: "DELETE /sessions/{session}", status: 404, want: problem(404, "no such session")},
 		step{call: "GET /sessions", status: 200, want: page(0)},
 		step{name: "its end is in the log", call: "GET /logs?entity_id={session}&start_date=2031-05-06T07:08:15Z", status: 200,
-			want: page(1, entry("session", "{session}", "delete", "allowed", "Session deleted", 22))},
+			want: page(1, entry("session", "{session}", "delete", "allowed", "Session deleted", 23))},
 	)
 }
 
@@ -168,7 +170,7 @@ func TestTheAuthorizationSetsTheEnd(t *testing.T) {
 		w.step(step{name: at.String(), call: "POST /sessions/authorize", key: "server_key", status: 400, want: refused("expires_at", message),
 			body: `{"nonce":"{s_nonce}","permissions":["token:read"],"expires_at":"` + start.Add(at).Format(time.RFC3339Nano) + `"}`})
 	}
-	w.step(step{name: "no instant", call: "POST /sessions/authorize", key: "server_key", status: 400, want: refused("expires_at", "is not valid"),
+	w.step(step{name: "no instant", call: "POST /sessions/authorize", key: "server_key", status: 400, want: refused("expires_at", date.Wanted),
 		body: `{"nonce":"{s_nonce}","permissions":["token:read"],"expires_at":"tomorrow"}`})
 	for name, life := range map[string]time.Duration{"a moment": time.Microsecond, "a minute": time.Minute, "a day": 24 * time.Hour} {
 		w.wait(name)
@@ -269,15 +271,23 @@ func TestASessionIsNotGrantedMoreThanItsMakerHas(t *testing.T) {
 	w.session("copy", `"permissions":["token:create"],"rules":[{"container":"/pci/","transform":"mask","permissions":["token:read"]}]`)
 	w.shows("copy_key", "card-1", masked)
 	var log api.List[api.LogEntry]
-	w.server.Call(t, "GET", "/logs?entity_type=token&size=100", w.names["manager_key"], "").Into(t, 200, &log)
-	denied := 0
+	w.server.Call(t, "GET", "/logs?entity_type=session&size=100", w.names["manager_key"], "").Into(t, 200, &log)
+	made, denied := make(map[string]bool), make(map[string]bool)
 	for _, e := range log.Data {
-		if e.Outcome == "denied" && e.ActorID == w.names["server"] {
-			denied++
+		switch {
+		case e.Message == "Session created":
+			made[e.EntityID] = true
+		case e.Outcome == "denied" && e.ActorID == w.names["server"] && e.Message == "Session update denied" && e.Operation == "update":
+			denied[e.EntityID] = true
 		}
 	}
-	if denied != len(excesses) {
-		t.Errorf("the log has %d refusals, want %d", denied, len(excesses))
+	for id := range denied {
+		if !made[id] {
+			t.Errorf("the log has a refusal about %s, which is no session", id)
+		}
+	}
+	if len(denied) != len(excesses) {
+		t.Errorf("the log has refusals about %d sessions, want %d", len(denied), len(excesses))
 	}
 }
 
@@ -292,10 +302,9 @@ func TestATenantCanLiftTheCap(t *testing.T) {
 	w.call("manager_key", "PUT /tenants/self", `{"name":"x"}`, 200)
 	w.step(step{name: "the cap is back at once", call: "GET /tokens/card-1", key: "s_key", status: 403, want: problem(403, "this takes token:read, which the caller does not have here")})
 	w.call("manager_key", "PUT /tenants/self", `{"name":"x","settings":{"uncapped_sessions":"true"}}`, 200)
+	w.shows("s_key", "card-1", clear)
 	w.call("manager_key", "DELETE /applications/{server}", "", 204)
-	w.shows("s_key", "card-1", clear) // as it was granted, whatever became of its maker
-	w.call("manager_key", "DELETE /applications/{web}", "", 204)
-	w.call("s_key", "GET /tokens/card-1", "", 401)
+	w.call("s_key", "GET /tokens/card-1", "", 401) // the cap is lifted, and not what ends it
 }
 
 func TestASessionLosesWhatItsMakerLoses(t *testing.T) {
@@ -317,12 +326,12 @@ func TestASessionLosesWhatItsMakerLoses(t *testing.T) {
 	put(`"permissions":["token:create"],"rules":[{"container":"/","transform":"reveal","permissions":["token:read"]}],"expires_at":"` + start.Add(time.Minute).Format(time.RFC3339) + `"`)
 	w.shows("s_key", "card-1", clear) // it gets back what it was granted, and never more
 	w.clock.Advance(time.Minute)
-	w.call("s_key", "GET /tokens/card-1", "", 403) // its maker has expired
+	w.call("s_key", "GET /tokens/card-1", "", 401) // its maker has expired
 	put(`"permissions":["token:create"],"rules":[{"container":"/","transform":"reveal","permissions":["token:read"]}]`)
 	w.shows("s_key", "card-1", clear)
 	w.call("manager_key", "DELETE /applications/{server}", "", 204)
-	w.call("s_key", "GET /tokens/card-1", "", 403)
-	w.call("s_key", "POST /tokens", `{"type":"token","data":1}`, 403)
+	w.call("s_key", "GET /tokens/card-1", "", 401)
+	w.call("s_key", "POST /tokens", `{"type":"token","data":1}`, 401)
 }
 
 func TestAPublicApplicationTakesItsSessionsAlong(t *testing.T) {
@@ -330,13 +339,79 @@ func TestAPublicApplicationTakesItsSessionsAlong(t *testing.T) {
 	w.session("expired", `"permissions":["token:read"]`)
 	w.call("manager_key", "PUT /applications/{web}", `{"name":"web","permissions":["token:create"],"expires_at":"`+start.Add(time.Second).Format(time.RFC3339Nano)+`"}`, 200)
 	w.clock.Advance(time.Second)
-	w.step(step{call: "GET /tokens/card-1", key: "expired_key", status: 401, want: problem(401, "the application of this API key has expired")})
+	w.step(step{call: "GET /tokens/card-1", key: "expired_key", status: 401, want: withoutCreator})
 	w.call("manager_key", "PUT /applications/{web}", `{"name":"web","permissions":["token:create"]}`, 200)
 	w.shows("expired_key", "card-1", masked)
-	w.call("manager_key", "POST /applications/{web}/regenerate", "", 200)
-	w.shows("expired_key", "card-1", masked) // its own key is not that of its application
 	w.call("manager_key", "DELETE /applications/{web}", "", 204)
-	w.step(step{call: "GET /tokens/card-1", key: "expired_key", status: 401, want: problem(401, "the API key is not known")})
+	w.step(step{call: "GET /tokens/card-1", key: "expired_key", status: 401, want: withoutCreator})
+}
+
+var (
+	withoutCreator    = coded(401, "the key that created this session is no longer valid", "session_revoked")
+	withoutAuthorizer = coded(401, "the key that authorized this session is no longer valid", "session_revoked")
+)
+
+// Each application has a key of the walk's and one more. A session dies with
+// its own keys, in the very next request, and with no other.
+func TestASessionDiesWithItsKeys(t *testing.T) {
+	for _, uncapped := range []string{"false", "true"} {
+		for of, want := range map[string]string{"web": withoutCreator, "server": withoutAuthorizer} {
+			for name, end := range map[string]struct {
+				call string
+				all  bool // the keys of the application end with it
+			}{
+				"its key is deleted":             {"DELETE /applications/{" + of + "}/keys/{" + of + "_first}", false},
+				"its application is regenerated": {"POST /applications/{" + of + "}/regenerate", true},
+				"its application is deleted":     {"DELETE /applications/{" + of + "}", true},
+			} {
+				t.Run(of+", uncapped "+uncapped+", "+name, func(t *testing.T) {
+					w := newSessions(t, everything, revealing)
+					w.call("manager_key", "PUT /tenants/self", `{"name":"x","settings":{"uncapped_sessions":"`+uncapped+`"}}`, 200)
+					const grant = `"permissions":["token:read"]`
+					w.session("first", grant)
+					w.wait("waiting")
+					for _, a := range []string{"web", "server"} {
+						w.names[a+"_first"] = fmt.Sprint(member(decode(t, w.call("manager_key", "GET /applications/{"+a+"}", "", 200)), "keys.0.id"))
+						second := decode(t, w.call("manager_key", "POST /applications/{"+a+"}/keys", "", 201))
+						w.names[a+"_key"], w.names[a+"_second"] = fmt.Sprint(member(second, "key")), fmt.Sprint(member(second, "id"))
+					}
+					w.session("second", grant)
+					w.shows("first_key", "card-1", masked)
+					w.shows("second_key", "card-1", masked)
+					method, path, _ := strings.Cut(w.fill(end.call), " ")
+					if got := w.server.Call(t, method, path, w.names["manager_key"], ""); got.Status >= 300 {
+						t.Fatalf("%s = %s", end.call, got)
+					}
+					live := 3
+					dead := func(key string) {
+						t.Helper()
+						live--
+						w.step(step{call: "GET /tokens/card-1", key: key, status: 401, want: want})
+						w.step(step{name: "nothing at all", call: "GET /permissions", key: key, status: 401, want: want})
+					}
+					dead("first_key")
+					switch {
+					case of == "web":
+						dead("waiting_key")
+					default:
+						w.call("waiting_key", "GET /tokens/card-1", "", 403)
+					}
+					if end.all {
+						dead("second_key")
+					} else {
+						w.shows("second_key", "card-1", masked)
+					}
+					if got := member(decode(t, w.call("manager_key", "GET /sessions", "", 200)), "pagination.total_items"); fmt.Sprint(got) != fmt.Sprint(live) {
+						t.Errorf("the list has %v sessions, want %d", got, live)
+					}
+					if of == "web" {
+						w.step(step{name: "its nonce is dead", call: "POST /sessions/authorize", key: "server_key", status: 404,
+							body: `{"nonce":"{waiting_nonce}",` + grant + `}`, want: problem(404, "no session waits for this nonce")})
+					}
+				})
+			}
+		}
+	}
 }
 
 func TestRulesOfSessionsHaveConditions(t *testing.T) {

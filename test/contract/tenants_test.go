@@ -7,9 +7,9 @@ import (
 
 const (
 	settings = `{"fingerprint_tokens":"true","deduplicate_tokens":"false","disable_ephemeral_proxy":"false",` +
-		`"disable_anonymous_detokenization":"false","uncapped_sessions":"false","cvc_retention":"1h"}`
+		`"disable_anonymous_detokenization":"false","uncapped_sessions":"false","blind_deduplication":"false","masked_fingerprints":"false","numeric_ids":"false","cvc_retention":"1h"}`
 	changedSettings = `{"fingerprint_tokens":"false","deduplicate_tokens":"true","disable_ephemeral_proxy":"false",` +
-		`"disable_anonymous_detokenization":"false","uncapped_sessions":"false","cvc_retention":"10m"}`
+		`"disable_anonymous_detokenization":"false","uncapped_sessions":"false","blind_deduplication":"false","masked_fingerprints":"false","numeric_ids":"false","cvc_retention":"10m"}`
 )
 
 func TestTheTenant(t *testing.T) {
@@ -70,6 +70,6 @@ func TestDeletingTheTenant(t *testing.T) {
 		step{name: "nor does it delete again", call: "DELETE /tenants/self", status: 401, want: problem(401, "the API key is not known")},
 		step{name: "another tenant is as it was", call: "GET /applications/key", key: "other_key", status: 200,
 			want: `{"id":"<uuid>","tenant_id":"<uuid>","name":"management","type":"management","permissions":` + everyManagement + `,"rules":[],` +
-				`"keys":[{"id":"<uuid>","version":1,"prefix":"<prefix>","created_at":"<time>"}],"created_at":"<time>"}`},
+				`"keys":[{"id":"<uuid>","version":"1","prefix":"<prefix>","created_at":"<time>"}],"created_at":"<time>"}`},
 	)
 }

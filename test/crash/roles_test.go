@@ -259,7 +259,7 @@ func (a *actor) react() {
 func (a *actor) reactLater() {
 	if len(a.runs) >= 4 {
 		for id := range a.runs {
-			if a.collect(id); a.w.stop.Load() {
+			if a.collect(id); a.stuck() || a.w.stop.Load() {
 				break
 			}
 		}

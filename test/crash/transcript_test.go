@@ -8,9 +8,9 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/tokenkeep/tokenkeep/api"
+	"github.com/tokenkeep/tokenkeep/internal/waittest"
 )
 
 // exchange is a line of a transcript: what was asked, and what was answered if
@@ -91,21 +91,20 @@ func (a *actor) ask(method, path, key, body string, logged ...entry) *exchange {
 	return a.send(&exchange{method: method, path: path, key: key, body: body, logged: logged})
 }
 
-// askOnce sends a request under an idempotency key.
+// askOnce sends a request under an idempotency key, a long one: short keys do
+// not count for every request with a public key.
 func (a *actor) askOnce(method, path, key, body string, logged ...entry) *exchange {
-	return a.send(&exchange{method: method, path: path, key: key, body: body, once: a.number(), logged: logged})
+	once := "idempotency-key-number-" + a.number()
+	return a.send(&exchange{method: method, path: path, key: key, body: body, once: once, logged: logged})
 }
 
 // again sends a request once more, under the same idempotency key, until it is
 // not in the way of the first.
 func (a *actor) again(e *exchange) (last *exchange) {
-	for range 100 {
+	waittest.Until(a.w.t, "the end of a request that is repeated", func() bool {
 		last = a.send(&exchange{method: e.method, path: e.path, key: e.key, body: e.body, once: e.once, logged: e.logged})
-		if last.status != http.StatusConflict {
-			return last
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+		return last.status != http.StatusConflict
+	})
 	return last
 }
 
@@ -152,7 +151,7 @@ func (a *actor) send(e *exchange) *exchange {
 
 // lost is called for a request that was not answered: only a kill is a reason.
 func (a *actor) lost(e *exchange, err error) {
-	if !a.w.stop.Load() {
+	if !a.w.killing.Load() {
 		a.w.t.Errorf("%s: nobody was killed: %v", e, err)
 	}
 }

@@ -41,7 +41,7 @@ func TestNothingIsAcknowledgedThatTheStandbyLacks(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.takeOver()
-	w.wait("a token after the standby took over", soon, func() bool { return create("alone").Status == http.StatusCreated })
+	w.wait("a token after the standby took over", func() bool { return create("alone").Status == http.StatusCreated })
 	if got := ask(t, p.primary, "vault", "SELECT count(*) FROM tokenkeep.tokens WHERE id IN ('before', 'alone')"); got != "2" {
 		t.Errorf("there are %s tokens, want 2", got)
 	}

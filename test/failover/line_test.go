@@ -34,6 +34,7 @@ type line struct {
 	fault  fault
 	open   map[*connection]bool
 	broken int // connections that a fault ended
+	met    int // pieces that a fault met, and connections that it turned away
 }
 
 type connection struct {
@@ -102,11 +103,12 @@ func (l *line) breakAll() {
 	}
 }
 
-// count returns how many connections a fault has ended so far.
-func (l *line) count() int {
+// count returns how many connections faults have ended so far, and how many
+// pieces and new connections they met.
+func (l *line) count() (broken, met int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.broken
+	return l.broken, l.met
 }
 
 // end ends a connection, as the fault has it. The caller holds mu.
@@ -127,6 +129,9 @@ func (l *line) serve(client net.Conn) {
 	f, socket := l.fault, l.socket
 	c.silent = f.silent
 	l.open[c] = true
+	if f.refuse {
+		l.met++
+	}
 	l.mu.Unlock()
 	defer func() {
 		l.mu.Lock()
@@ -185,14 +190,22 @@ func (l *line) meet(c *connection, piece []byte, answers bool) (through []byte, 
 	defer l.mu.Unlock()
 	switch f := l.fault; {
 	case c.silent:
+		if f.silent && len(piece) > 0 {
+			l.met++
+		}
 		return nil, 0, false
 	case answers && f.lost > 0 && bytes.Contains(piece, []byte("COMMIT\x00")) && rand.Float64() < f.lost:
 		l.broken++
+		l.met++
 		return nil, 0, true
 	case f.cut > 0 && rand.Float64() < f.cut:
 		l.broken++
+		l.met++
 		return piece[:len(piece)/2], f.delay, true
 	default:
+		if f.delay > 0 && len(piece) > 0 {
+			l.met++
+		}
 		return piece, f.delay, false
 	}
 }

@@ -16,14 +16,11 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/admin"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
 	"github.com/tokenkeep/tokenkeep/internal/keyring/localkms"
+	"github.com/tokenkeep/tokenkeep/internal/waittest"
 )
 
-// clients is how many clients call at once, and patience how long one of them
-// waits for an answer and tries again for a good one.
-const (
-	clients  = 6
-	patience = 60 * time.Second
-)
+// clients is how many clients call at once.
+const clients = 6
 
 // world is two servers over one database, and clients who call them.
 type world struct {
@@ -66,7 +63,7 @@ func newWorld(t *testing.T, storeURL string, settings map[string]string) *world 
 	}}).Key
 	transport := &http.Transport{MaxIdleConnsPerHost: 4 * clients}
 	t.Cleanup(transport.CloseIdleConnections)
-	w.http = &http.Client{Transport: transport, Timeout: patience}
+	w.http = &http.Client{Transport: transport}
 	return w
 }
 
@@ -103,23 +100,15 @@ func (w *world) begin() {
 }
 
 // wait waits until a condition holds, and returns how long that took.
-func (w *world) wait(what string, limit time.Duration, holds func() bool) time.Duration {
+func (w *world) wait(what string, holds func() bool) time.Duration {
 	w.t.Helper()
-	for start := time.Now(); ; time.Sleep(2 * time.Millisecond) {
-		held := holds()
-		switch took := time.Since(start); {
-		case held && took <= limit:
-			return took
-		case w.t.Failed():
-			w.t.FailNow()
-		case took > limit:
-			w.t.Fatalf("%s: not within %v; errors %v", what, limit, w.told())
-		}
-	}
+	start := time.Now()
+	waittest.Until(w.t, what, holds)
+	return time.Since(start)
 }
 
 // served waits until every client has had some of its requests done.
-func (w *world) served(what string, limit time.Duration) time.Duration {
+func (w *world) served(what string) time.Duration {
 	w.t.Helper()
 	w.mu.Lock()
 	before := map[string]int{}
@@ -127,7 +116,7 @@ func (w *world) served(what string, limit time.Duration) time.Duration {
 		before[name] = n
 	}
 	w.mu.Unlock()
-	return w.wait(what, limit, func() bool {
+	return w.wait("clients that are served "+what, func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		for n := range clients {
@@ -165,17 +154,27 @@ func (w *world) failed(what string) {
 	w.last = time.Now()
 }
 
-// quiet waits until errors must have ended, sees to it that none comes while
-// every client is served once more, and returns when the last one came.
+// quiet waits until no error comes while every client is served, and returns
+// how long after an instant the last one came. When all rounds are run, that must
+// be soon, as this machine goes at this moment.
 func (w *world) quiet(what string, since time.Time) time.Duration {
 	w.t.Helper()
-	time.Sleep(time.Until(since.Add(soon)))
-	w.served(what, soon)
+	errors := func() (n int) {
+		for _, count := range w.told() {
+			n += count
+		}
+		return n
+	}
+	var took time.Duration
+	for before, quiet := 0, false; !quiet; quiet = errors() == before {
+		before = errors()
+		took = w.served("without errors after " + what)
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	last := w.last.Sub(since)
-	if last > soon {
-		w.t.Errorf("%s: an error came %v later", what, last)
+	if limit := soon + slack*took; every() && last > limit {
+		w.t.Errorf("%s: an error came %v later, want at most %v, where every client is served in %v", what, last, limit, took)
 	}
 	return max(last, 0).Round(time.Millisecond)
 }
@@ -345,25 +344,25 @@ func (c *client) authorize() bool {
 // must ask to come again; a deletion that was done says so the second time.
 func (c *client) ask(method, path, key, body, idempotencyKey string, status int, between func() bool) (keeptest.Answer, bool) {
 	r := &request{what: method + " " + path, changes: method != http.MethodGet && path != "/detokenize"}
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Duration(10+rand.IntN(40)) * time.Millisecond) {
-		a := c.try(r, method, path, key, body, idempotencyKey)
+	var a keeptest.Answer
+	succeeded := false
+	waittest.Until(c.t, "the success of "+r.what, func() bool {
+		a = c.try(r, method, path, key, body, idempotencyKey)
 		switch {
 		case a.Status == status, method == http.MethodDelete && a.Status == http.StatusNotFound && len(r.traces) > 1:
 			c.mu.Lock()
 			c.requests = append(c.requests, r)
 			c.good[c.name]++
 			c.mu.Unlock()
-			return a, true
+			succeeded = true
+			return true
 		case a.Status != 0 && a.Status != http.StatusServiceUnavailable && a.Status != http.StatusConflict:
 			c.t.Errorf("%s = %s, want %d", r.what, a, status)
-			return a, false
+			return true
 		}
-		if between != nil && !between() {
-			return a, false
-		}
-	}
-	c.t.Errorf("%s: no success within %v; errors %v", r.what, patience, c.told())
-	return keeptest.Answer{}, false
+		return between != nil && !between()
+	})
+	return a, succeeded
 }
 
 // try sends a request once. A connection that breaks is status 0.

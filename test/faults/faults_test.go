@@ -15,12 +15,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
 	"github.com/tokenkeep/tokenkeep/internal/store"
 	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
+	"github.com/tokenkeep/tokenkeep/internal/waittest"
 	"github.com/tokenkeep/tokenkeep/test/runtimetest"
 )
 
@@ -110,6 +110,8 @@ var table = map[string]row{
 	"* /proxy/{rest...}":            {key: private, path: "/proxy/x", body: `{"n":"{{ {token} }}"}`, status: 200, outside: true},
 
 	"GET /logs":              {key: management, status: 200},
+	"GET /v2/logs":           {key: management, status: 200},
+	"GET /names":             {key: management, path: "/names?id={application}&id=x", status: 200},
 	"GET /logs/entity-types": {key: management, status: 200},
 }
 
@@ -260,18 +262,13 @@ func (w *world) failAll(t *testing.T, pattern string) {
 // deletionsEnd waits until no tenant is left that is being deleted.
 func (w *world) deletionsEnd(t *testing.T) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	waittest.Until(t, "the end of the deletions of tenants", func() bool {
 		tenants, err := w.store.Inner().AllTenants().Tenants(t.Context(), "", 10_000)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !slices.ContainsFunc(tenants, func(t store.Tenant) bool { return t.Deleting }) {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("tenants whose deletion began are still there")
-		}
-	}
+		return !slices.ContainsFunc(tenants, func(t store.Tenant) bool { return t.Deleting })
+	})
 }
 
 // failEach sends the request of a row again and again, and each time the next

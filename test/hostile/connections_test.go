@@ -3,6 +3,7 @@ package hostile_test
 import (
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os/exec"
@@ -14,6 +15,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
 	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
+	"github.com/tokenkeep/tokenkeep/internal/waittest"
 )
 
 // house is a server in a process of its own, so that it has its own bound on
@@ -27,7 +29,10 @@ type house struct {
 
 func newHouse(t *testing.T, settings map[string]string) *house {
 	t.Helper()
-	h := &house{t: t, farm: keeptest.NewFarm(t, 1, "", settings)}
+	// All connections come from one address here: what is tested is not the limit of it.
+	unlimited := map[string]string{"limits.connections": "20000", "limits.connections_per_address": "0"}
+	maps.Copy(unlimited, settings)
+	h := &house{t: t, farm: keeptest.NewFarm(t, 1, "", unlimited)}
 	h.address = strings.TrimPrefix(h.farm.URL, "http://")
 	var tenant api.CreatedTenant
 	if err := h.farm.Operator().Call(t.Context(), http.MethodPost, "/tenants", api.CreateTenant{Name: "Tenant"}, &tenant); err != nil {
@@ -47,7 +52,7 @@ func newHouse(t *testing.T, settings map[string]string) *house {
 // served uses the server so many times, each on a connection of its own.
 func (h *house) served(times int) {
 	h.t.Helper()
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 30 * time.Second}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	for i := range times {
 		r, err := http.NewRequest(http.MethodPost, h.farm.URL+"/tokens", strings.NewReader(fmt.Sprintf(`{"type":"token","data":%d}`, i)))
 		if err != nil {
@@ -113,19 +118,19 @@ func (h *house) connect(n int, text string) []net.Conn {
 // notices them.
 func TestSlowHeadersAndBodiesKeepNobodyFromBeingServed(t *testing.T) {
 	storetest.Long(t)
-	h := newHouse(t, map[string]string{"timeout.read_header": "3s", "timeout.read": "3s"})
+	h := newHouse(t, map[string]string{"timeout.read_header": "6s", "timeout.read": "6s"})
 	n := storetest.Rounds(500, 2000)
 	slow := h.connect(n, "POST /tokens HTTP/1.1\r\nHost: a\r\nX-A: ")
 	slow = append(slow, h.connect(n, "POST /tokens HTTP/1.1\r\nHost: a\r\nSVC-API-KEY: "+h.key+"\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n{")...)
 	stop := make(chan struct{})
 	var dripping sync.WaitGroup
 	dripping.Go(func() {
-		for ticker := time.NewTicker(100 * time.Millisecond); ; {
+		for {
 			select {
 			case <-stop:
-				ticker.Stop()
 				return
-			case <-ticker.C:
+			default:
+				waittest.Sometime(200 * time.Millisecond)
 			}
 			for _, c := range slow {
 				_, _ = io.WriteString(c, " ")
@@ -136,10 +141,7 @@ func TestSlowHeadersAndBodiesKeepNobodyFromBeingServed(t *testing.T) {
 	close(stop)
 	dripping.Wait()
 	for _, c := range slow { // however slowly they send, the server has had enough
-		_ = c.SetReadDeadline(time.Now().Add(time.Minute))
-		if _, err := io.Copy(io.Discard, c); err != nil && strings.Contains(err.Error(), "timeout") {
-			t.Fatal("a slow connection was not cut off")
-		}
+		_, _ = io.Copy(io.Discard, c)
 	}
 	h.served(10)
 }
@@ -178,7 +180,8 @@ func TestSlowHTTPTest(t *testing.T) {
 				select {
 				case <-done:
 					ended = true
-				case <-time.After(time.Second):
+				default:
+					waittest.Sometime(2 * time.Second)
 				}
 			}
 		})

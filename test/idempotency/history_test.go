@@ -18,6 +18,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres/pgtest"
 	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
+	"github.com/tokenkeep/tokenkeep/internal/waittest"
 )
 
 // TestHistoriesOfIdempotentRequestsAreLinearizable lets callers ask under
@@ -45,7 +46,7 @@ func checkHistory(t *testing.T, f *farm) {
 	h := &historian{f: f, begun: time.Now(), key: f.application(t, "token:create", "token:read", "token:update")}
 	transport := &http.Transport{MaxIdleConnsPerHost: callers * atOnce}
 	defer transport.CloseIdleConnections()
-	h.client = &http.Client{Transport: transport, Timeout: 30 * time.Second}
+	h.client = &http.Client{Transport: transport}
 
 	next := make(chan int)
 	var wg sync.WaitGroup
@@ -73,18 +74,7 @@ func checkHistory(t *testing.T, f *farm) {
 		close(next)
 		wg.Wait()
 	}()
-	kills := 0
-	for ended := false; !ended; {
-		select {
-		case <-done:
-			ended = true
-		case <-time.After(time.Duration(10+rand.IntN(100)) * time.Millisecond):
-			p := f.Processes[kills%len(f.Processes)]
-			f.Kill(p)
-			f.Start(p)
-			kills++
-		}
-	}
+	kills := f.killUntil(done, callers, 100*time.Millisecond)
 	lost := 0
 	for _, o := range h.history {
 		if o.Return == math.MaxInt64 {
@@ -131,13 +121,9 @@ func (h *historian) creation(k int) change {
 // patch writes the name of its writer into a token that is there.
 func (h *historian) patch(k int) change {
 	id := fmt.Sprint("patched-", k)
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+	for ; ; waittest.Sometime(5 * time.Millisecond) {
 		status, _, _, err := h.send("POST", "/tokens", "", fmt.Sprintf(`{"id":%q,"type":"token","data":"x"}`, id))
 		if err == nil && (status == http.StatusCreated || status == http.StatusConflict) {
-			break
-		}
-		if time.Now().After(deadline) {
-			h.f.t.Errorf("no token to patch: %d, %v", status, err)
 			break
 		}
 	}
@@ -149,7 +135,7 @@ func (h *historian) patch(k int) change {
 // askUntilTold sends a change under a key until it is answered for good, with
 // looks at what is there in between.
 func (h *historian) askUntilTold(k, caller int, c change) {
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Duration(rand.IntN(10)) * time.Millisecond) {
+	for ; ; waittest.Sometime(10 * time.Millisecond) {
 		if rand.IntN(3) == 0 {
 			h.look(k, c)
 		}
@@ -166,15 +152,16 @@ func (h *historian) askUntilTold(k, caller int, c change) {
 			continue
 		case status >= 300 || json.Unmarshal([]byte(body), &made) != nil:
 			h.f.t.Errorf("key %d, caller %d: %d %s", k, caller, status, body)
+			h.f.settle()
 			return
 		}
 		writer, _ := strconv.Atoi(made.Metadata["writer"])
 		replayed := header.Get(api.Header(api.DefaultPrefix, api.IdempotentReplayed)) == "true"
 		h.note(q, from, told{known: true, replayed: replayed, writer: writer, body: body})
+		h.f.settle()
 		h.look(k, c)
 		return
 	}
-	h.f.t.Errorf("key %d, caller %d: no answer for a minute", k, caller)
 }
 
 // look asks what the change of a key wrote.

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync"
@@ -16,6 +15,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres/pgtest"
 	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
+	"github.com/tokenkeep/tokenkeep/internal/waittest"
 	"github.com/tokenkeep/tokenkeep/test/openapitest"
 )
 
@@ -26,11 +26,55 @@ const callers, atOnce = 20, 4
 // farm is a farm of servers with what a test does to it.
 type farm struct {
 	*keeptest.Farm
-	t *testing.T
+	t        *testing.T
+	settled  atomic.Int64  // requests that have their final response
+	progress chan struct{} // says that settled has grown
 }
 
 func newFarm(t *testing.T, servers int, storeURL string) *farm {
-	return &farm{keeptest.NewFarm(t, servers, storeURL, nil), t}
+	return &farm{Farm: keeptest.NewFarm(t, servers, storeURL, nil), t: t, progress: make(chan struct{}, 1)}
+}
+
+// settle counts a request that has its final response.
+func (f *farm) settle() {
+	f.settled.Add(1)
+	select {
+	case f.progress <- struct{}{}:
+	default: // it says so already
+	}
+}
+
+// killUntil kills one server after the other until done is closed: the first
+// when the first requests have their final response, the others at random
+// moments. Before every second kill it waits until so many requests have
+// theirs, so that a slow machine gets on between the kills.
+func (f *farm) killUntil(done <-chan struct{}, requests int64, pause time.Duration) (kills int) {
+	for {
+		want := f.settled.Load()
+		if kills%2 == 0 {
+			want += requests
+		}
+		moment := make(chan struct{})
+		go func() {
+			defer close(moment)
+			if kills > 0 {
+				waittest.Sometime(pause)
+			}
+		}()
+		for waiting := true; waiting || f.settled.Load() < want; {
+			select {
+			case <-done:
+				return kills
+			case <-f.progress:
+			case <-moment:
+				waiting, moment = false, nil
+			}
+		}
+		p := f.Processes[kills%len(f.Processes)]
+		f.Kill(p)
+		f.Start(p)
+		kills++
+	}
 }
 
 // application makes a private application of a new tenant and returns its key.
@@ -57,10 +101,9 @@ type reply struct {
 	body     string
 }
 
-// post sends a request until it is answered for good.
+// post sends a request until it has its final response.
 func (f *farm) post(client *http.Client, path, key, idempotencyKey, body string, answered *atomic.Int64) (reply, error) {
-	var last string
-	for deadline := time.Now().Add(60 * time.Second); time.Now().Before(deadline); time.Sleep(time.Duration(5+rand.IntN(20)) * time.Millisecond) {
+	for ; ; waittest.Sometime(25 * time.Millisecond) {
 		r, err := http.NewRequest(http.MethodPost, f.URL+path, strings.NewReader(body))
 		if err != nil {
 			return reply{}, err
@@ -70,27 +113,24 @@ func (f *farm) post(client *http.Client, path, key, idempotencyKey, body string,
 		r.Header.Set("Content-Type", api.MediaJSON)
 		response, err := client.Do(r)
 		if err != nil {
-			last = err.Error()
 			continue // it was killed
 		}
 		b, err := io.ReadAll(response.Body)
 		_ = response.Body.Close()
 		if err != nil {
-			last = err.Error()
 			continue // half-way
 		}
 		answered.Add(1)
 		switch response.StatusCode {
 		case http.StatusConflict, http.StatusServiceUnavailable, http.StatusTooManyRequests:
-			last = string(b)
 			if response.Header.Get("Retry-After") == "" {
 				return reply{}, fmt.Errorf("%d %s, not to be retried", response.StatusCode, b)
 			}
 		default:
+			f.settle()
 			return reply{response.StatusCode, response.Header.Get(api.Header(api.DefaultPrefix, api.IdempotentReplayed)) == "true", string(b)}, nil
 		}
 	}
-	return reply{}, fmt.Errorf("no answer for a minute; the last was %s", last)
 }
 
 func TestEveryKeyHasOneEffectWhateverIsKilled(t *testing.T) {
@@ -103,7 +143,7 @@ func keysUnderKills(t *testing.T, f *farm) {
 	key := f.application(t, "token:create", "token:read")
 	transport := &http.Transport{MaxIdleConnsPerHost: callers * atOnce}
 	defer transport.CloseIdleConnections()
-	client := &http.Client{Transport: openapitest.NewWatch(t, openapitest.Load(t), transport), Timeout: 30 * time.Second}
+	client := &http.Client{Transport: openapitest.NewWatch(t, openapitest.Load(t), transport)}
 
 	n := storetest.Rounds(200, 2000)
 	replies := make([][callers]reply, n)
@@ -137,19 +177,7 @@ func keysUnderKills(t *testing.T, f *farm) {
 		close(next)
 		wg.Wait()
 	}()
-	kills := 0
-	for ended := false; !ended && !t.Failed(); {
-		select {
-		case <-done:
-			ended = true
-		case <-time.After(time.Duration(20+rand.IntN(200)) * time.Millisecond):
-			p := f.Processes[kills%len(f.Processes)]
-			f.Kill(p)
-			f.Start(p)
-			kills++
-		}
-	}
-	<-done
+	kills := f.killUntil(done, callers, 200*time.Millisecond)
 	if kills == 0 {
 		t.Error("nothing was killed: the test proves nothing")
 	}

@@ -131,7 +131,7 @@ func TestRequestsWithOneKeyThatMeetAreAnsweredAlike(t *testing.T) {
 				}},
 				"a callback secret": {"/tenants/self/callback-secret", w.management, 200, func(int) string { return "" }},
 			} {
-				key := idempotencyKey(fmt.Sprint(name, round))
+				key := idempotencyKey(fmt.Sprint(name, " under a key that is long enough ", round))
 				answers := w.together(t, callers, r.path, r.key, r.body, key...)
 				// Once more, when all is over.
 				for _, n := range w.nodes {

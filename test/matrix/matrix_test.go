@@ -15,6 +15,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/clocktest"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
+	"github.com/tokenkeep/tokenkeep/internal/store"
 	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
@@ -54,7 +55,7 @@ var table = map[string]row{
 	"POST /applications/{id}/keys":            {management, "", 201, "", 0},
 	"GET /applications/{id}/keys":             {management, "", 200, "", 0},
 	"GET /applications/{id}/keys/{key_id}":    {management, "", 200, "", 0},
-	"DELETE /applications/{id}/keys/{key_id}": {management, "", 204, "", 0},
+	"DELETE /applications/{id}/keys/{key_id}": {management, "", 204, "", 204}, // what is gone is gone
 
 	"POST /sessions":           {public, "", 201, "", 0},
 	"POST /sessions/authorize": {private, `{"nonce":"<id>","permissions":["token:create"]}`, 200, "", 0},
@@ -98,6 +99,8 @@ var table = map[string]row{
 	"POST /proxies/{id}/rotate-key": {management, "", 200, "", 0},
 
 	"GET /logs":              {management, "", 200, "", 0},
+	"GET /v2/logs":           {management, "", 200, "", 0},
+	"GET /names":             {management, "", 200, "?id=<id>", 200},
 	"GET /logs/entity-types": {management, "", 200, "", 0},
 }
 
@@ -175,6 +178,7 @@ func TestOpenRowsAskForNothing(t *testing.T) {
 type square struct {
 	t       *testing.T
 	k       *keeptest.Server
+	store   store.Store
 	clock   *clocktest.Clock
 	route   httpapi.Route
 	row     row
@@ -201,7 +205,7 @@ func TestAnIDOfOneTenantIsFreeInAnother(t *testing.T) {
 
 func TestEveryRowForEveryCaller(t *testing.T) {
 	c := clocktest.New(time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC))
-	k := keeptest.Start(t, keeptest.Options{Now: c.Now})
+	k, opened := startWithStore(t, keeptest.Options{Now: c.Now})
 	for i, route := range k.Routes() {
 		r, ok := table[route.Pattern]
 		if !ok {
@@ -211,7 +215,7 @@ func TestEveryRowForEveryCaller(t *testing.T) {
 			if i%4 > 0 {
 				storetest.Long(t)
 			}
-			s := &square{t: t, k: k, clock: c, route: route, row: r, first: k.Tenant(t), second: k.Tenant(t)}
+			s := &square{t: t, k: k, store: opened, clock: c, route: route, row: r, first: k.Tenant(t), second: k.Tenant(t)}
 			s.witness = s.holder(s.first.Tenant.ID, access.Private, "token:read").Key
 			s.unknownKeys()
 			s.withoutThePermission()
@@ -390,10 +394,66 @@ func (s *square) withoutThePermission() {
 		if want := fmt.Sprintf(`{"title":"Forbidden","status":403,"detail":%q}`, refusal); got.Body != want {
 			s.t.Errorf("%s for a %s application = %s, want %s", s.route.Pattern, kind, got.Body, want)
 		}
+		s.logged("a refused "+string(kind)+" application", got, application, id)
 		// What does not exist is no secret that is kept by other words.
-		if missing := s.call(s.holder(tenant, kind, s.others(kind)...).Key, nothing, nothing); missing.Body != got.Body || missing.Status != got.Status {
+		missing := s.call(s.holder(tenant, kind, s.others(kind)...).Key, nothing, nothing)
+		if missing.Body != got.Body || missing.Status != got.Status {
 			s.t.Errorf("%s of what does not exist = %s, want %s", s.route.Pattern, missing, got)
 		}
+		s.logged("a refused "+string(kind)+" application, of nothing", missing, "*", "*")
+	}
+}
+
+// logOf returns a tenant's log as the store has it: to read it by the API makes
+// an entry.
+func logOf(t *testing.T, s store.Store, tenant string) (list []store.LogEntry) {
+	t.Helper()
+	if err := s.View(t.Context(), tenant, func(tx store.Tx) (err error) {
+		list, err = tx.Logs(t.Context(), store.LogFilter{}, store.Page{Limit: 10_000})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// startWithStore starts a server and returns its store too.
+func startWithStore(t *testing.T, o keeptest.Options) (k *keeptest.Server, s store.Store) {
+	t.Helper()
+	o.Store = func(inner store.Store) store.Store { s = inner; return inner }
+	k = keeptest.Start(t, o)
+	return k, s
+}
+
+// logged fails unless the log has one entry for a refused call, which names
+// what stood in its path.
+func (s *square) logged(caller string, refused keeptest.Answer, target, id string) {
+	s.t.Helper()
+	kinds := map[string]string{
+		"/tokens/{id}": "token", "/applications/{id}": "application", "/sessions/{id}": "session", "/reactors/{id}": "reactor", "/proxies/{id}": "proxy",
+	}
+	_, path, _ := strings.Cut(s.route.Pattern, " ")
+	want := "*"
+	for begin, kind := range kinds {
+		if strings.HasPrefix(path, begin) {
+			want = kind + " " + target
+		}
+	}
+	switch {
+	case strings.Contains(path, "{key_id}"):
+		want = "key " + id
+	case strings.HasPrefix(path, "/tenants/self"):
+		want = "tenant " + s.first.Tenant.ID
+	}
+	trace := refused.Header.Get(api.Header(api.DefaultPrefix, api.TraceID))
+	var found []string
+	for _, e := range logOf(s.t, s.store, s.first.Tenant.ID) {
+		if e.TraceID == trace && e.Outcome == "denied" {
+			found = append(found, e.EntityType+" "+e.EntityID)
+		}
+	}
+	if len(found) != 1 || found[0] != want && (want != "*" || !strings.HasSuffix(found[0], " *")) {
+		s.t.Errorf("%s for %s is logged as %q, want one entry for %q", s.route.Pattern, caller, found, want)
 	}
 }
 

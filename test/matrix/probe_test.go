@@ -167,6 +167,8 @@ func probes(k *keeptest.Server, e *tenantOfEverything) (list []probe) {
 		probe{"POST", "/v2/tokens/search", `{"query":"type:card","start":"<x>"}`, nil},
 		probe{"POST", "/reactors", `{"name":"x","code":"1","configuration":{},"application":{"id":"<x>"}}`, nil},
 		probe{"POST", "/proxies", `{"name":"x","destination_url":"https://psp.example.com","application":{"id":"<x>"}}`, nil},
+		probe{"POST", "/reactors", `{"name":"x","code":"1","configuration":{},"application_id":"<x>"}`, nil},
+		probe{"POST", "/proxies", `{"name":"x","destination_url":"https://psp.example.com","application_id":"<x>"}`, nil},
 		probe{"POST", "/reactors/" + own + "/react", `{"args":{"a":"{{ <x> }}"}}`, nil},
 		probe{"POST", "/reactors/" + own + "/react-async", `{"args":{"a":"{{ <x> }}"}}`, nil},
 		probe{"POST", "/proxies/" + e.names["proxy"] + "/preview", `{"body":{"a":"{{ <x> }}"}}`, nil},

@@ -76,7 +76,40 @@ func TestWhatChangesOnOneNodeCountsOnTheOther(t *testing.T) {
 			},
 			"who authorized a session is deleted": func(w *town) change {
 				made, _ := w.session()
-				return change{lists(w, made.SessionKey), status(200), status(403), func() { w.must(w.a, "DELETE", "/applications/"+w.private.ID, "") }}
+				return change{lists(w, made.SessionKey), status(200), status(401), func() { w.must(w.a, "DELETE", "/applications/"+w.private.ID, "") }}
+			},
+			"who authorized a session is deleted, and the cap is lifted": func(w *town) change {
+				w.must(w.a, "PUT", "/tenants/self", `{"name":"n","settings":{"uncapped_sessions":"true"}}`)
+				made, _ := w.session()
+				return change{lists(w, made.SessionKey), status(200), status(401), func() { w.must(w.a, "DELETE", "/applications/"+w.private.ID, "") }}
+			},
+			"the key that authorized a session is deleted": func(w *town) change {
+				made, _ := w.session()
+				return change{lists(w, made.SessionKey), status(200), status(401), func() {
+					w.must(w.a, "DELETE", "/applications/"+w.private.ID+"/keys/"+w.private.Keys[0].ID, "")
+				}}
+			},
+			"the key that authorized a session is replaced": func(w *town) change {
+				made, _ := w.session()
+				return change{lists(w, made.SessionKey), status(200), status(401), func() { w.must(w.a, "POST", "/applications/"+w.private.ID+"/regenerate", "") }}
+			},
+			"the key that created a session is deleted": func(w *town) change {
+				made, _ := w.session()
+				return change{lists(w, made.SessionKey), status(200), status(401), func() {
+					w.must(w.a, "DELETE", "/applications/"+w.public.ID+"/keys/"+w.public.Keys[0].ID, "")
+				}}
+			},
+			"the key that created a session is replaced": func(w *town) change {
+				made, _ := w.session()
+				return change{lists(w, made.SessionKey), status(200), status(401), func() { w.must(w.a, "POST", "/applications/"+w.public.ID+"/regenerate", "") }}
+			},
+			"another key of who authorized a session is deleted": func(w *town) change {
+				made, _ := w.session()
+				var other api.Key
+				w.must(w.a, "POST", "/applications/"+w.private.ID+"/keys", "").Into(w.t, 201, &other)
+				return change{lists(w, made.SessionKey), status(200), status(200), func() {
+					w.must(w.a, "DELETE", "/applications/"+w.private.ID+"/keys/"+other.ID, "")
+				}}
 			},
 			"who made a session is deleted": func(w *town) change {
 				made, _ := w.session()

@@ -20,6 +20,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
 	"github.com/tokenkeep/tokenkeep/internal/keyring/localkms"
 	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
+	"github.com/tokenkeep/tokenkeep/internal/waittest"
 	"github.com/tokenkeep/tokenkeep/test/runtimetest"
 )
 
@@ -140,7 +141,7 @@ func TestANewKEKIsGivenToAllBeforeOneUsesIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := file.Primary()
-	added, err := file.Rotate() // which is what 'key add' does
+	added, err := file.Rotate(t.Context()) // which is what 'key add' does
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -279,11 +280,7 @@ func TestJobsOfOneNodeAreDoneByEitherAndOnce(t *testing.T) {
 		}
 	}
 	for i := range 2 * jobs {
-		select {
-		case <-all:
-		case <-time.After(60 * time.Second):
-			t.Fatalf("%d calls of jobs and callbacks, want %d", i, 2*jobs)
-		}
+		waittest.Receive(t, fmt.Sprintf("call %d of %d of jobs and callbacks", i+1, 2*jobs), all)
 	}
 	for _, n := range []*keeptest.Server{w.a, w.b} { // what is under way ends
 		if err := n.Stop(); err != nil {

@@ -71,7 +71,7 @@ func (w *town) settle(t *testing.T) *town {
 // start starts a server of the town.
 func (w *town) start(o options, ahead []string) *keeptest.Server {
 	w.t.Helper()
-	k := keeptest.Options{StoreURL: w.database, Settings: map[string]string{"kek.file": w.kek}, Ahead: ahead, KeyCache: o.keyCache, Requests: 10 * o.keyCache}
+	k := keeptest.Options{StoreURL: w.database, Settings: map[string]string{"kek.file": w.kek}, Ahead: ahead, KeyCache: o.keyCache, Requests: 40 * o.keyCache}
 	if w.clock != nil {
 		k.Now = w.clock.Now
 	}

@@ -1,6 +1,7 @@
 package openapi_test
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -9,6 +10,53 @@ import (
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/client"
 )
+
+// walkApplicationOf says everything that can be said about the application of an
+// open proxy, and writes back what was read.
+func (v *vault) walkApplicationOf(t *testing.T, c *client.Client, id string) {
+	t.Helper()
+	ctx := t.Context()
+	own, err := v.client(t, v.keys.PrivateKey).Applications.Own(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	application := own.ID
+	write := func(change func(*api.WriteProxy)) (api.Proxy, error) {
+		t.Helper()
+		p, err := c.Proxies.Get(ctx, id)
+		if err != nil {
+			t.Fatalf("Proxies.Get: %v", err)
+		}
+		in := p.Write()
+		change(&in)
+		return c.Proxies.Replace(ctx, id, in)
+	}
+	for _, step := range []struct {
+		name   string
+		change func(*api.WriteProxy)
+		want   string
+		fails  bool
+	}{
+		{"an id", func(in *api.WriteProxy) { in.ApplicationID = application }, application, false},
+		{"as it was read", func(*api.WriteProxy) {}, application, false},
+		{"left out", func(in *api.WriteProxy) { in.ApplicationID = "" }, "", true},
+		{"null beside an id", func(in *api.WriteProxy) { in.Application = &api.ApplicationRef{} }, "", true},
+		{"null", func(in *api.WriteProxy) { in.ApplicationID, in.Application = "", &api.ApplicationRef{} }, "", false},
+		{"an object", func(in *api.WriteProxy) { in.Application = &api.ApplicationRef{ID: application} }, application, false},
+		{"an object and its id", func(in *api.WriteProxy) { in.Application = &api.ApplicationRef{ID: application} }, application, false},
+	} {
+		got, err := write(step.change)
+		if errors.Is(err, client.ErrInvalid) != step.fails || err == nil && (got.ApplicationID != step.want || got.RequireAuth) {
+			t.Errorf("Proxies.Replace with %s = %q, %v, want %q", step.name, got.ApplicationID, err, step.want)
+		}
+	}
+	if err := c.Proxies.Patch(ctx, id, map[string]any{"application_id": nil}); !errors.Is(err, client.ErrInvalid) {
+		t.Errorf("Proxies.Patch with a null id = %v, want ErrInvalid", err)
+	}
+	if err := c.Proxies.Patch(ctx, id, map[string]any{"application": nil}); err != nil {
+		t.Errorf("Proxies.Patch with null: %v", err)
+	}
+}
 
 // walkProxies calls every operation on proxies, and one of them.
 func (v *vault) walkProxies(t *testing.T, c *client.Client) {
@@ -43,6 +91,7 @@ func (v *vault) walkProxies(t *testing.T, c *client.Client) {
 	if got, err := c.Proxies.Replace(ctx, p.ID, api.WriteProxy{Name: "echo", DestinationURL: to.URL, RequireAuth: new(false)}); err != nil || got.RequireAuth || got.Key != p.Key {
 		t.Errorf("Proxies.Replace = %v, %v", got.ID, err)
 	}
+	v.walkApplicationOf(t, c, p.ID)
 	shown, err := c.Proxies.Preview(ctx, p.ID, api.PreviewProxy{Path: "/x", Query: "?y", Body: []byte(`{"a":1}`)})
 	if err != nil || shown.Method != "POST" || shown.URL != to.URL+"/x?y" || shown.Body != `{"a":1}` || !shown.Anonymous || shown.Headers["Content-Type"] != api.MediaJSON {
 		t.Errorf("Proxies.Preview = %+v, %v", shown, err)

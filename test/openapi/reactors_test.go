@@ -8,12 +8,12 @@ import (
 	"net/http/httptest"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/client"
 	"github.com/tokenkeep/tokenkeep/internal/server"
 	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
+	"github.com/tokenkeep/tokenkeep/internal/waittest"
 	"github.com/tokenkeep/tokenkeep/test/runtimetest"
 )
 
@@ -34,6 +34,13 @@ func walkReactors(ctx context.Context, t *testing.T, with func(key string) *clie
 	made, err := manager.Reactors.Create(ctx, in)
 	if err != nil || made.Application == nil || made.Application.ID != app.ID {
 		t.Fatalf("Reactors.Create = %+v, %v", made.Application, err)
+	}
+	if got, err := manager.Reactors.Replace(ctx, made.ID, made.Write()); err != nil || got.Application == nil || *got.Application != *made.Application || got.Code != made.Code {
+		t.Errorf("Reactors.Replace with what was read = %+v, %v", got, err)
+	}
+	in.Application, in.ApplicationID = nil, app.ID
+	if got, err := manager.Reactors.Replace(ctx, made.ID, in); err != nil || got.Application == nil || got.Application.ID != app.ID {
+		t.Errorf("Reactors.Replace with the id of an application = %+v, %v", got.Application, err)
 	}
 	if err := manager.Reactors.Patch(ctx, made.ID, json.RawMessage(`{"configuration":{"A":null,"B":"b"},"application":null}`)); err != nil {
 		t.Errorf("Reactors.Patch: %v", err)
@@ -89,29 +96,24 @@ func walkRuns(ctx context.Context, t *testing.T, manager, private *client.Client
 			t.Errorf("Reactors.React with %s = %s, %v, want status %d", args, got.Raw, err, want)
 		}
 	}
-	started, err := private.Reactors.ReactAsync(ctx, id, api.React{Args: map[string]any{}, TimeoutMS: 10000})
+	started, err := private.Reactors.ReactAsync(ctx, id, api.React{Args: map[string]any{}, TimeoutMS: 210000})
 	if err != nil {
 		t.Fatalf("Reactors.ReactAsync: %v", err)
 	}
-	_, err = private.Reactors.Result(ctx, id, started.AsyncReactorRequestID)
-	for deadline := time.Now().Add(20 * time.Second); errors.Is(err, client.ErrNotFound) && time.Now().Before(deadline); {
-		time.Sleep(5 * time.Millisecond) // nothing tells that it is there
+	waittest.Until(t, "the result is there", func() bool {
 		_, err = private.Reactors.Result(ctx, id, started.AsyncReactorRequestID)
-	}
+		return !errors.Is(err, client.ErrNotFound)
+	})
 	if runs && err != nil || !runs && status(err) != 422 {
 		t.Errorf("Reactors.Result: %v", err)
 	}
 	taken := make(chan struct{}, 1)
 	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { taken <- struct{}{} }))
 	defer receiver.Close()
-	if _, err := private.Reactors.React(ctx, id, api.React{Args: map[string]any{}, CallbackURL: receiver.URL, TimeoutMS: 10000}); err != nil {
+	if _, err := private.Reactors.React(ctx, id, api.React{Args: map[string]any{}, CallbackURL: receiver.URL, TimeoutMS: 210000}); err != nil {
 		t.Errorf("Reactors.React with a callback: %v", err)
 	}
-	select {
-	case <-taken:
-	case <-time.After(20 * time.Second):
-		t.Error("nothing was delivered to the callback")
-	}
+	waittest.Receive(t, "a delivery to the callback", taken)
 	list, err := manager.Reactors.RunsPage(ctx, id, 1, 100)
 	if err != nil || (list.Pagination.TotalItems > 0) != runs || runs && len(list.Data[len(list.Data)-1].Console) != 1 {
 		t.Errorf("Reactors.RunsPage = %+v, %v", list.Pagination, err)

@@ -11,16 +11,20 @@ import (
 // parameter, a body or a header without one, and every one that is not what
 // its schema describes. It also returns how many there are.
 func (d *Document) CheckExamples() (wrong []string, count int) {
+	written := d.strict()
+	if written.err != nil {
+		return []string{written.err.Error()}, 0
+	}
 	x := examples{}
 	for _, o := range d.Operations() {
-		in := operationOf(d.requests, o.Pattern)
+		in := operationOf(written.requests, o.Pattern)
 		for _, p := range in.parameters {
 			x.look(o.Pattern+" "+p.Value.In+" parameter "+p.Value.Name, p.Value.Schema, p.Value.Example, p.Value.Examples)
 		}
 		if in.operation.RequestBody != nil {
 			x.content(o.Pattern+" request", in.operation.RequestBody.Value.Content)
 		}
-		for status, r := range operationOf(d.responses, o.Pattern).operation.Responses.Map() {
+		for status, r := range operationOf(written.responses, o.Pattern).operation.Responses.Map() {
 			where := o.Pattern + " " + status
 			x.content(where, r.Value.Content)
 			for name, h := range r.Value.Headers {

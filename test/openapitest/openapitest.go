@@ -38,11 +38,19 @@ import (
 type Document struct {
 	requests  *openapi3.T
 	responses *openapi3.T    // takes no member that is not described
+	plain     bool           // has no words that only OpenAPI 3.1 has: both are 3.0
+	strict    func() strict  // both as they are written
 	mux       *http.ServeMux // finds the path and method of a request
 	traceID   string         // the name of the header
 	status    string         // likewise, of a destination's status
 	replayed  string         // likewise, of an answer that was kept
 	good      sync.Map       // digests of answers that are as described
+}
+
+// strict is the document as it is written.
+type strict struct {
+	requests, responses *openapi3.T
+	err                 error
 }
 
 // Operation is one operation of the document.
@@ -55,8 +63,7 @@ type Operation struct {
 	Body       string // the media type of what it reads; "" when that is nothing
 }
 
-// Load returns the document, and fails the test when it is not valid OpenAPI
-// or one of its examples is not what it is an example of.
+// Load returns the document as a server serves it by default.
 func Load(t testing.TB) *Document {
 	t.Helper()
 	return For(t, api.DefaultPrefix)
@@ -66,7 +73,9 @@ func Load(t testing.TB) *Document {
 // a while.
 var loaded sync.Map
 
-// For returns the document as a server with a header prefix serves it.
+// For returns the document as a server with a header prefix serves it. It does
+// not validate the document, which takes a second in each test binary: package
+// test/openapi does, for all of them.
 func For(t testing.TB, prefix string) *Document {
 	t.Helper()
 	load, _ := loaded.LoadOrStore(prefix, sync.OnceValues(func() (*Document, error) {
@@ -84,35 +93,83 @@ func For(t testing.TB, prefix string) *Document {
 func Parse(t testing.TB, text string) *Document {
 	t.Helper()
 	d, err := newDocument([]byte(text), api.DefaultPrefix)
+	if err == nil {
+		err = d.Validate()
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	return d
 }
 
+// Plain reports whether messages are checked without compiling schemas.
+func (d *Document) Plain() bool { return d.plain }
+
+// Validate returns what OpenAPI does not allow in the document.
+func (d *Document) Validate() error {
+	written := d.strict()
+	if written.err != nil {
+		return written.err
+	}
+	if err := written.requests.Validate(context.Background(), openapi3.EnableMultiError()); err != nil {
+		return err
+	}
+	if err := written.responses.Validate(context.Background(), openapi3.EnableMultiError()); err != nil {
+		return fmt.Errorf("narrowed: %w", err)
+	}
+	return nil
+}
+
 func newDocument(text []byte, prefix string) (*Document, error) {
-	requests, err := parse(text)
-	if err != nil {
+	plain := true
+	if _, err := rewritten(text, func(v map[string]any) { plain = plain && isPlain(v) }); err != nil {
 		return nil, err
 	}
-	narrow, err := narrowed(text)
+	requests, responses, err := load(text, plain)
 	if err != nil {
 		return nil, err
-	}
-	responses, err := parse(narrow)
-	if err != nil {
-		return nil, fmt.Errorf("narrowed: %w", err)
 	}
 	decoders()
 	d := &Document{
-		requests: requests, responses: responses, mux: http.NewServeMux(),
+		requests: requests, responses: responses, plain: plain, mux: http.NewServeMux(),
 		traceID: api.Header(prefix, api.TraceID), status: api.Header(prefix, api.ProxyDestinationStatus),
 		replayed: api.Header(prefix, api.IdempotentReplayed),
+		strict: sync.OnceValue(func() (s strict) {
+			s.requests, s.responses, s.err = load(text, false)
+			return s
+		}),
 	}
 	for _, o := range d.Operations() {
 		d.mux.Handle(o.Pattern, http.NotFoundHandler())
 	}
 	return d, nil
+}
+
+// load returns a document for requests and one for responses, as they are or
+// in words of OpenAPI 3.0.
+//
+// The library compiles every schema of OpenAPI 3.1 again for every message, and
+// then uses its validator for 3.0 wherever there are references. That is a
+// third of the time of many tests.
+func load(text []byte, plain bool) (requests, responses *openapi3.T, err error) {
+	narrow, err := rewritten(text, narrowed)
+	if err != nil {
+		return nil, nil, err
+	}
+	for doc, text := range map[**openapi3.T][]byte{&requests: text, &responses: narrow} {
+		if plain {
+			if text, err = rewritten(text, inOlderWords); err != nil {
+				return nil, nil, err
+			}
+		}
+		if *doc, err = openapi3.NewLoader().LoadFromData(text); err != nil {
+			return nil, nil, err
+		}
+		if plain {
+			(*doc).OpenAPI = "3.0.3"
+		}
+	}
+	return requests, responses, nil
 }
 
 // decoders teaches the library the media types that it does not know.
@@ -122,20 +179,11 @@ var decoders = sync.OnceFunc(func() {
 	}
 })
 
-func parse(text []byte) (*openapi3.T, error) {
-	doc, err := openapi3.NewLoader().LoadFromData(text)
-	if err != nil {
-		return nil, err
-	}
-	return doc, doc.Validate(context.Background(), openapi3.EnableMultiError())
-}
-
 // uuidPattern stands in for the format, which the library does not look at.
 const uuidPattern = "^[0-9a-f]{8}-[0-9a-f]{4}-[47][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$"
 
-// narrowed returns the document with every object closed and every id checked:
-// clients expect members that are new to them, tests do not.
-func narrowed(text []byte) ([]byte, error) {
+// rewritten returns a document after a function has changed each object in it.
+func rewritten(text []byte, change func(map[string]any)) ([]byte, error) {
 	var doc any
 	if err := yaml.Unmarshal(text, &doc); err != nil {
 		return nil, err
@@ -151,17 +199,71 @@ func narrowed(text []byte) ([]byte, error) {
 			for _, item := range v {
 				walk(item)
 			}
-			_, closed := v["additionalProperties"]
-			if _, isObject := v["properties"]; isObject && !closed && v["type"] == "object" {
-				v["additionalProperties"] = false
-			}
-			if v["type"] == "string" && v["format"] == "uuid" {
-				v["pattern"] = uuidPattern
-			}
+			change(v)
 		}
 	}
 	walk(doc)
 	return json.Marshal(doc)
+}
+
+// narrowed closes objects and checks ids: clients expect fields that are new to
+// them, tests do not.
+func narrowed(v map[string]any) {
+	_, closed := v["additionalProperties"]
+	if _, isObject := v["properties"]; isObject && !closed && v["type"] == "object" {
+		v["additionalProperties"] = false
+	}
+	if v["type"] == "string" && v["format"] == "uuid" {
+		v["pattern"] = uuidPattern
+	}
+}
+
+// inOlderWords changes schemas to what they are in OpenAPI 3.0: a constant is the
+// only value of an enum, and what says nothing about types takes null too.
+func inOlderWords(v map[string]any) {
+	if value, there := v["const"]; there && v["enum"] == nil {
+		v["enum"] = []any{value}
+		delete(v, "const")
+	}
+	untyped := func(schema any) {
+		s, ok := schema.(map[string]any)
+		for _, word := range []string{"type", "enum", "$ref", "allOf", "anyOf", "oneOf", "not"} {
+			_, there := s[word]
+			ok = ok && !there
+		}
+		if ok {
+			s["nullable"] = true
+		}
+	}
+	for _, word := range []string{"schema", "items", "additionalProperties"} {
+		untyped(v[word])
+	}
+	for _, word := range []string{"properties", "schemas"} {
+		schemas, _ := v[word].(map[string]any)
+		for _, schema := range schemas {
+			untyped(schema)
+		}
+	}
+}
+
+// isPlain reports whether an object, if it is a schema, has no word that
+// OpenAPI 3.0 has not, except for lists of types and for constants.
+func isPlain(v map[string]any) bool {
+	for _, word := range []string{
+		"prefixItems", "contains", "patternProperties", "dependentSchemas", "dependentRequired", "propertyNames",
+		"unevaluatedItems", "unevaluatedProperties", "if", "$defs", "contentSchema",
+	} {
+		if _, there := v[word]; there {
+			return false
+		}
+	}
+	properties, _ := v["properties"].(map[string]any)
+	for _, p := range properties {
+		if _, always := p.(bool); always { // a schema that takes everything or nothing
+			return false
+		}
+	}
+	return true
 }
 
 // Operations returns the operations in the order of their patterns.
@@ -278,10 +380,39 @@ func (d *Document) CheckRequest(r *http.Request, sent []byte, resp *http.Respons
 	// The filter reads the body and may change the request.
 	again := r.Clone(context.Background())
 	again.Body, again.ContentLength, again.GetBody = io.NopCloser(bytes.NewReader(sent)), int64(len(sent)), nil
-	if err := openapi3filter.ValidateRequest(context.Background(), input(d.requests, pattern, again, options(r))); err != nil {
+	err := d.either(d.requests, (*Document).strictRequests, func(doc *openapi3.T) error {
+		again.Body = io.NopCloser(bytes.NewReader(sent))
+		return openapi3filter.ValidateRequest(context.Background(), input(doc, pattern, again, options(r)))
+	})
+	if err != nil {
 		return fmt.Errorf("the server took a request that the document does not: %w", err)
 	}
 	return nil
+}
+
+// either checks a message with the document in words of OpenAPI 3.0, and if
+// that refuses it, with the document as it is, which decides: the library takes
+// some values only there, like numbers beyond those of floating point.
+func (d *Document) either(plain *openapi3.T, strict func(*Document) (*openapi3.T, error), check func(*openapi3.T) error) error {
+	err := check(plain)
+	if err == nil || !d.plain {
+		return err
+	}
+	doc, failed := strict(d)
+	if failed != nil {
+		return failed
+	}
+	return check(doc)
+}
+
+func (d *Document) strictRequests() (*openapi3.T, error) {
+	s := d.strict()
+	return s.requests, s.err
+}
+
+func (d *Document) strictResponses() (*openapi3.T, error) {
+	s := d.strict()
+	return s.responses, s.err
 }
 
 // withoutNull leaves out the members of a JSON body that are null: as the
@@ -339,9 +470,12 @@ func (d *Document) CheckAnswer(r *http.Request, resp *http.Response, received []
 	if err := d.checkStatus(in.Route.Operation, resp, received); err != nil {
 		return err
 	}
-	err := openapi3filter.ValidateResponse(context.Background(), &openapi3filter.ResponseValidationInput{
-		RequestValidationInput: in, Status: resp.StatusCode, Header: resp.Header,
-		Body: io.NopCloser(bytes.NewReader(received)), Options: in.Options,
+	err := d.either(d.responses, (*Document).strictResponses, func(doc *openapi3.T) error {
+		in := input(doc, pattern, r, options(r))
+		return openapi3filter.ValidateResponse(context.Background(), &openapi3filter.ResponseValidationInput{
+			RequestValidationInput: in, Status: resp.StatusCode, Header: resp.Header,
+			Body: io.NopCloser(bytes.NewReader(received)), Options: in.Options,
+		})
 	})
 	if err == nil {
 		d.good.Store(known, true)
@@ -388,7 +522,13 @@ func (d *Document) checkStray(r *http.Request, resp *http.Response, received []b
 	if err := json.Unmarshal(received, &body); err != nil {
 		return err
 	}
-	return d.responses.Components.Schemas["Problem"].Value.VisitJSON(body, openapi3.EnableJSONSchema2020())
+	return d.either(d.responses, (*Document).strictResponses, func(doc *openapi3.T) error {
+		var options []openapi3.SchemaValidationOption
+		if doc.IsOpenAPI31OrLater() {
+			options = append(options, openapi3.EnableJSONSchema2020())
+		}
+		return doc.Components.Schemas["Problem"].Value.VisitJSON(body, options...)
+	})
 }
 
 // checkStatus lets "default" stand for the few statuses that its description

@@ -45,7 +45,7 @@ func psql(t *testing.T, c *pgtest.Cluster, database, statement string) string {
 // a role that owns the tables and is no superuser: row-level security is forced
 // on it too.
 func TestADumpOfTheOwnerOpensEveryToken(t *testing.T) {
-	storetest.Long(t)
+	storetest.CheckOnly(t)
 	c := pgtest.Start(t, pgtest.Options{NoSync: true})
 	for _, statement := range []string{
 		"CREATE ROLE tokenkeep LOGIN", command(t, "CREATE"), command(t, "GRANT"),

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/admin"
@@ -15,6 +14,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/keyring/localkms"
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres/pgtest"
 	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
+	"github.com/tokenkeep/tokenkeep/internal/waittest"
 )
 
 // archived returns a setting of PostgreSQL as docs/operations.md has it, with
@@ -29,7 +29,7 @@ func archived(t *testing.T, name, archive string) string {
 // says: a base backup, an archive of the log, and a recovery to a point behind
 // the backup and before the end.
 func TestARecoveryToAPointOpensEveryTokenOfBefore(t *testing.T) {
-	storetest.Long(t)
+	storetest.CheckOnly(t)
 	for name, c := range map[string]struct {
 		target, point string // the setting, and what it is at a moment
 		logged        bool   // short-lived keys are kept in the log
@@ -77,24 +77,16 @@ func TestARecoveryToAPointOpensEveryTokenOfBefore(t *testing.T) {
 			point := psql(t, old, "vault", "SELECT "+c.point)
 			create("too-late")
 			last := psql(t, old, "vault", "SELECT pg_walfile_name(pg_switch_wal())")
-			for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-				if done := psql(t, old, "vault", "SELECT last_archived_wal >= '"+last+"' FROM pg_stat_archiver"); done == "t" {
-					break
-				} else if time.Now().After(deadline) {
-					t.Fatal("the log is not archived")
-				}
-			}
+			waittest.Until(t, "the log is archived", func() bool {
+				return psql(t, old, "vault", "SELECT last_archived_wal >= '"+last+"' FROM pg_stat_archiver") == "t"
+			})
 			old.Kill()
 
 			recovered := pgtest.Start(t, pgtest.Options{Base: base, Signal: "recovery.signal", Settings: map[string]string{
 				"restore_command": archived(t, "restore_command", archive), c.target: point,
 				"recovery_target_action": archived(t, "recovery_target_action", archive),
 			}})
-			for deadline := time.Now().Add(time.Minute); psql(t, recovered, "vault", "SELECT pg_is_in_recovery()") == "t"; time.Sleep(10 * time.Millisecond) {
-				if time.Now().After(deadline) {
-					t.Fatal("the recovery does not end")
-				}
-			}
+			waittest.Until(t, "the recovery ends", func() bool { return psql(t, recovered, "vault", "SELECT pg_is_in_recovery()") != "t" })
 			if n := psql(t, recovered, "vault", "SELECT count(*) FROM tokenkeep.epoch_keys"); (n != "0") != c.logged {
 				t.Errorf("the recovery brought %s short-lived keys along", n)
 			}

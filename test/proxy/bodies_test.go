@@ -32,27 +32,32 @@ func TestABodyIsSentWithTheValuesOfItsTokensAndOtherwiseAsItCame(t *testing.T) {
 		return "pre\r\n--B\r\n" + strings.Join(parts, "\r\n--B\r\n") + "\r\n--B--\r\nepilogue {{<id>}}"
 	}
 	for name, c := range map[string]struct{ media, body, want string }{
-		"JSON keeps its spelling":           {"application/json", "{ \"n\" : \"{{<id>}}\",\t\"x\":1.50e+1, \"u\":\"\\u00e9\\/\"}\n", "{ \"n\" : \"4242424242424242\",\t\"x\":1.50e+1, \"u\":\"\\u00e9\\/\"}\n"},
-		"JSON keeps the type of a value":    {"application/json", `["{{<obj>}}","a{{<obj>}}"]`, `[{"a":[1.50,"x"]},"a{\"a\":[1.50,\"x\"]}"]`},
-		"JSON hides braces as escapes":      {"application/json", `{"n":"\u007b\u007B <id> \u007d}"}`, `{"n":"4242424242424242"}`},
-		"JSON of one string":                {"application/json", `"{{<id>}}"`, `"4242424242424242"`},
-		"JSON with a filter":                {"application/json", `"{{ <id> | last4 }}"`, `"4242"`},
-		"JSON with the whole token":         {"application/json", `"{{ token: <id> | json: '$.data' }}"`, `"4242424242424242"`},
-		"JSON names stay":                   {"application/json", `{"{{<id>}}":"{{<id>}}"}`, `{"{{<id>}}":"4242424242424242"}`},
-		"JSON names alone":                  {"application/json", `{"{{<id>}}":1}`, `{"{{<id>}}":1}`},
-		"JSON with a name twice":            {"application/json", `{"a":1,"a":"{{<id>}}"}`, `{"a":1,"a":"4242424242424242"}`},
-		"JSON that is none, without any":    {"application/json", `{"a":`, `{"a":`},
-		"JSON with an escaped backslash":    {"application/json", `{"a":"\\u007b\\u007b<id>}}"}`, `{"a":"\\u007b\\u007b<id>}}"}`},
-		"a suffix of JSON":                  {"application/vnd.api+json; charset=UTF-8", `["{{<id>}}"]`, `["4242424242424242"]`},
-		"lines of JSON":                     {"application/x-ndjson", "{\"a\":\"{{<id>}}\"}\n{\"b\":2}\n", "{\"a\":\"4242424242424242\"}\n{\"b\":2}\n"},
-		"a type in capitals":                {"Application/JSON", `["{{<id>}}"]`, `["4242424242424242"]`},
-		"a form":                            {"application/x-www-form-urlencoded", `a=1&n={{<id>}}&b=%7B+x&c`, `a=1&n=4242424242424242&b=%7B+x&c`},
-		"a form that hides braces":          {"application/x-www-form-urlencoded", `n=%7B%7b+<id>+%7D}&m={%7B<id>}}`, `n=4242424242424242&m=4242424242424242`},
-		"a form that encodes what it holds": {"application/x-www-form-urlencoded", `n=a+%26{{<obj>}}&x=%41`, `n=a+%26%7B%22a%22%3A%5B1.50%2C%22x%22%5D%7D&x=%41`},
-		"a form of one value":               {"application/x-www-form-urlencoded", `{{<id>}}`, card},
-		"XML":                               {"application/soap+xml", `<?xml version="1.0"?><a b="{{<obj>}}">{{<id>}} &amp;</a>`, `<?xml version="1.0"?><a b="{&#34;a&#34;:[1.50,&#34;x&#34;]}">4242424242424242 &amp;</a>`},
-		"text":                              {"text/plain", "a {{<id>}}\r\n{{<id>}} {% b %}", "a 4242424242424242\r\n4242424242424242 {% b %}"},
-		"a query language":                  {"application/graphql", "{ pay(n: \"{{<id>}}\") }", "{ pay(n: \"4242424242424242\") }"},
+		"JSON keeps its spelling":                 {"application/json", "{ \"n\" : \"{{<id>}}\",\t\"x\":1.50e+1, \"u\":\"\\u00e9\\/\"}\n", "{ \"n\" : \"4242424242424242\",\t\"x\":1.50e+1, \"u\":\"\\u00e9\\/\"}\n"},
+		"JSON keeps the type of a value":          {"application/json", `["{{<obj>}}","a{{<obj>}}"]`, `[{"a":[1.50,"x"]},"a{\"a\":[1.50,\"x\"]}"]`},
+		"JSON hides braces as escapes":            {"application/json", `{"n":"\u007b\u007B <id> \u007d}"}`, `{"n":"4242424242424242"}`},
+		"JSON of one string":                      {"application/json", `"{{<id>}}"`, `"4242424242424242"`},
+		"JSON with a filter":                      {"application/json", `"{{ <id> | last4 }}"`, `"4242"`},
+		"JSON with the whole token":               {"application/json", `"{{ token: <id> | json: '$.data' }}"`, `"4242424242424242"`},
+		"JSON names stay":                         {"application/json", `{"{{<id>}}":"{{<id>}}"}`, `{"{{<id>}}":"4242424242424242"}`},
+		"JSON names alone":                        {"application/json", `{"{{<id>}}":1}`, `{"{{<id>}}":1}`},
+		"JSON with a name twice":                  {"application/json", `{"a":1,"a":"{{<id>}}"}`, `{"a":1,"a":"4242424242424242"}`},
+		"JSON that is none, without any":          {"application/json", `{"a":`, `{"a":`},
+		"JSON with an escaped backslash":          {"application/json", `{"a":"\\u007b\\u007b<id>}}"}`, `{"a":"\\u007b\\u007b<id>}}"}`},
+		"a suffix of JSON":                        {"application/vnd.api+json; charset=UTF-8", `["{{<id>}}"]`, `["4242424242424242"]`},
+		"lines of JSON":                           {"application/x-ndjson", "{\"a\":\"{{<id>}}\"}\n{\"b\":2}\n", "{\"a\":\"4242424242424242\"}\n{\"b\":2}\n"},
+		"a type in capitals":                      {"Application/JSON", `["{{<id>}}"]`, `["4242424242424242"]`},
+		"a form":                                  {"application/x-www-form-urlencoded", `a=1&n={{<id>}}&b=%7B+x&c`, `a=1&n=4242424242424242&b=%7B+x&c`},
+		"a form that hides braces":                {"application/x-www-form-urlencoded", `n=%7B%7b+<id>+%7D}&m={%7B<id>}}`, `n=4242424242424242&m=4242424242424242`},
+		"a form that encodes what it holds":       {"application/x-www-form-urlencoded", `n=a+%26{{<obj>}}&x=%41`, `n=a+%26%7B%22a%22%3A%5B1.50%2C%22x%22%5D%7D&x=%41`},
+		"a form of one value":                     {"application/x-www-form-urlencoded", `{{<id>}}`, card},
+		"XML":                                     {"application/soap+xml", `<?xml version="1.0"?><a b="{{<obj>}}">{{<id>}} &amp;</a>`, `<?xml version="1.0"?><a b="{&#34;a&#34;:[1.50,&#34;x&#34;]}">4242424242424242 &amp;</a>`},
+		"XML keeps values in CDATA as they are":   {"text/xml", `<a>{{<obj>}}<![CDATA[ <{{<obj>}}> ]]>&amp;{{<obj>}}</a>`, `<a>{&#34;a&#34;:[1.50,&#34;x&#34;]}<![CDATA[ <{"a":[1.50,"x"]}> ]]>&amp;{&#34;a&#34;:[1.50,&#34;x&#34;]}</a>`},
+		"XML with references in an expression":    {"text/xml", `<a b="{{ <obj> | json: &quot;$.a[1]&quot; }}">{{ <obj> | json: &#39;$.a[1]&#x27; }} &quot;</a>`, `<a b="x">x &quot;</a>`},
+		"XML with references in CDATA":            {"text/xml", `<a><![CDATA[&quot;{{ <obj> | json: "$.a[1]" }}&quot;]]></a>`, `<a><![CDATA[&quot;x&quot;]]></a>`},
+		"XML with CDATA and no expression in it":  {"text/xml", `<a><![CDATA[<&]]>{{<id>}}<![CDATA[]]></a>`, `<a><![CDATA[<&]]>4242424242424242<![CDATA[]]></a>`},
+		"XML with a brace written as a reference": {"text/xml", `<a>&#123;&#123;<id>}}</a>`, `<a>&#123;&#123;<id>}}</a>`},
+		"text":             {"text/plain", "a {{<id>}}\r\n{{<id>}} {% b %}", "a 4242424242424242\r\n4242424242424242 {% b %}"},
+		"a query language": {"application/graphql", "{ pay(n: \"{{<id>}}\") }", "{ pay(n: \"4242424242424242\") }"},
 		"multipart": {"multipart/form-data; boundary=B", multi(
 			"Content-Disposition: form-data; name=\"n\"\r\n\r\n{{<id>}}",
 			"Content-Disposition: form-data; name=\"j\"\r\nContent-Type: application/json\r\n\r\n{\"n\":\"{{<obj>}}\"}",
@@ -66,10 +71,18 @@ func TestABodyIsSentWithTheValuesOfItsTokensAndOtherwiseAsItCame(t *testing.T) {
 			"Content-Disposition: form-data; name=\"o\"\r\nContent-Type: application/octet-stream\r\n\r\n{{<id>}}",
 			"Content-Disposition: form-data; name=\"e\"\r\n\r\n",
 		)},
-		"multipart without any":        {"multipart/form-data; boundary=B", "--B\r\nContent-Disposition: form-data; name=\"f\"; filename=\"f\"\r\n\r\n{{\r\n--B--\r\n", "--B\r\nContent-Disposition: form-data; name=\"f\"; filename=\"f\"\r\n\r\n{{\r\n--B--\r\n"},
-		"a binary type is not scanned": {"application/octet-stream", "{{<id>}}", "{{<id>}}"},
-		"no type is not scanned":       {"", "{{<id>}}", "{{<id>}}"},
-		"an unknown type is not":       {"image/png", "{{<id>}}", "{{<id>}}"},
+		"multipart without any":                    {"multipart/form-data; boundary=B", "--B\r\nContent-Disposition: form-data; name=\"f\"; filename=\"f\"\r\n\r\n{{\r\n--B--\r\n", "--B\r\nContent-Disposition: form-data; name=\"f\"; filename=\"f\"\r\n\r\n{{\r\n--B--\r\n"},
+		"a binary type is not scanned":             {"application/octet-stream", "{{<id>}}", "{{<id>}}"},
+		"text without a type is one template":      {"", "a\t{{<id>}}\r\né {{<obj>}}\n", "a\t4242424242424242\r\né {\"a\":[1.50,\"x\"]}\n"},
+		"text without a type or an expression":     {"", "a\r\n{ %7B%7B", "a\r\n{ %7B%7B"},
+		"what is not UTF-8 and has no type":        {"", "{{<id>}}\xff", "{{<id>}}\xff"},
+		"half a character and no type":             {"", "{{<id>}}\xe2\x82", "{{<id>}}\xe2\x82"},
+		"a NUL and no type":                        {"", "{{<id>}}\x00", "{{<id>}}\x00"},
+		"an escape character and no type":          {"", "\x1b[1m{{<id>}}", "\x1b[1m{{<id>}}"},
+		"a control character of C1 and no type":    {"", "{{<id>}}\u0085", "{{<id>}}\u0085"},
+		"a deletion and no type":                   {"", "{{<id>}}\x7f", "{{<id>}}\x7f"},
+		"a type that cannot be parsed is not text": {";", "{{<id>}}", "{{<id>}}"},
+		"an unknown type is not":                   {"image/png", "{{<id>}}", "{{<id>}}"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fill := strings.NewReplacer("<id>", id, "<obj>", obj).Replace
@@ -110,6 +123,54 @@ func TestGzipIsLookedInto(t *testing.T) {
 	proxyError(t, w.send(t, "POST", "/", "application/json", "no gzip", "Content-Encoding", "gzip"), 400, "gzip")
 	if got := w.to.take(); len(got) != 0 {
 		t.Errorf("the destination got %d of the refused bodies", len(got))
+	}
+}
+
+func TestABodyWithoutATypeIsScannedWhenItIsTextAndStreamedUntouchedWhenItIsNot(t *testing.T) {
+	w := start(t, map[string]string{"max_body": "65536"}, nil)
+	id := w.token(t, card)
+	long := strings.Repeat("é", 50<<10)
+	for name, c := range map[string]struct{ encoding, body, want string }{
+		"text in gzip":                          {"gzip", zipped("{{" + id + "}}"), card},
+		"text in gzip without any":              {"gzip", zipped("{ {"), zipped("{ {")},
+		"binary in gzip":                        {"gzip", zipped("{{" + id + "}}\x00"), zipped("{{" + id + "}}\x00")},
+		"binary in gzip, too large":             {"gzip", zipped("\x00{{" + id + "}}" + long), zipped("\x00{{" + id + "}}" + long)},
+		"what is no gzip":                       {"gzip", "{{" + id + "}}", "{{" + id + "}}"},
+		"text in another encoding":              {"br", "{{" + id + "}}", "{{" + id + "}}"},
+		"long text without any":                 {"", long, long},
+		"long, and binary at once":              {"", "\x00" + long + "{{" + id + "}}", "\x00" + long + "{{" + id + "}}"},
+		"long, and binary before an expression": {"", long + "\x00{{" + id + "}}", long + "\x00{{" + id + "}}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			headers := []string{"Content-Encoding", c.encoding}
+			if c.encoding == "" {
+				headers = nil
+			}
+			if got := w.send(t, "POST", "/", " ", c.body, headers...); got.Status != 200 {
+				t.Fatalf("the answer is %s", got)
+			}
+			if r := w.one(t); r.body != c.want {
+				t.Errorf("the destination got %.80q of %d bytes, want %.80q of %d", r.body, len(r.body), c.want, len(c.want))
+			}
+		})
+	}
+	for name, c := range map[string]struct {
+		body    string
+		headers []string
+		status  int
+	}{
+		"an expression in long text":         {"{{" + id + "}}" + long, nil, 413},
+		"an expression found late":           {long + long + "{{" + id + "}}", nil, 413},
+		"text in gzip, too large":            {zipped(long + "{{" + id + "}}"), []string{"Content-Encoding", "gzip"}, 413},
+		"a token that is not there":          {"{{ nothing-there }}", nil, 400},
+		"an expression that has not its end": {"{{" + id, nil, 400},
+	} {
+		t.Run(name, func(t *testing.T) { proxyError(t, w.send(t, "POST", "/", " ", c.body, c.headers...), c.status, "") })
+	}
+	for _, r := range w.to.take() {
+		if strings.Contains(r.raw, card) || strings.Contains(r.raw, id) {
+			t.Errorf("the destination got %.300q", r.raw)
+		}
 	}
 }
 

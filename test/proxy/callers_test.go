@@ -90,6 +90,47 @@ func TestWhoMayCallAProxy(t *testing.T) {
 	}
 }
 
+// TestAnOpenProxyWrittenBackGivesOutNoMoreThanBefore: its application is what
+// holds anonymous callers back, and must not get lost on the way.
+func TestAnOpenProxyWrittenBackGivesOutNoMoreThanBefore(t *testing.T) {
+	w := start(t, nil, nil)
+	id := w.token(t, card)
+	cards := w.Application(t, w.tenant, api.CreateApplication{Type: "private", Rules: []api.Rule{
+		{Container: "/pci/", Transform: "reveal", Permissions: []string{"token:use"}},
+	}}).ID
+	open := w.define(t, `{"name":"open","destination_url":"`+w.to.URL+`","require_auth":false,"application":{"id":"`+cards+`"}}`)
+	refused := func(when string) {
+		t.Helper()
+		got := w.Call(t, "POST", "/proxy", "", `["{{`+id+`}}"]`, "SVC-PROXY-KEY", open.Key)
+		if seen := w.to.take(); got.Status != 403 || len(seen) != 0 {
+			t.Errorf("%s, an anonymous call = %s and sent %d requests, want 403 and none", when, got, len(seen))
+		}
+	}
+	refused("at first")
+	path := "/proxies/" + open.ID
+	read := w.Call(t, "GET", path, w.management, "").Body
+	if got := w.Call(t, "PUT", path, w.management, read); got.Status != 200 || !strings.Contains(got.Body, cards) {
+		t.Errorf("PUT of what was read = %s, want 200 with the application", got)
+	}
+	refused("after it was written back")
+	for method, body := range map[string]string{
+		"PUT":   `{"name":"open","destination_url":"` + w.to.URL + `","require_auth":false}`,
+		"PATCH": `{"application_id":null}`,
+	} {
+		if got := w.Call(t, method, path, w.management, body); got.Status != 400 || !strings.Contains(got.Body, `"code":"application_required"`) {
+			t.Errorf("%s %s = %s, want 400 application_required", method, body, got)
+		}
+		refused("after a " + method + " that was refused")
+	}
+	// Written out, it is what the tenant wants.
+	if got := w.Call(t, "PATCH", path, w.management, `{"application":null}`); got.Status != 204 {
+		t.Errorf("PATCH of null = %s, want 204", got)
+	}
+	if got := w.Call(t, "POST", "/proxy", "", `["{{`+id+`}}"]`, "SVC-PROXY-KEY", open.Key); got.Status != 200 || w.one(t).body != `["`+card+`"]` {
+		t.Errorf("an anonymous call without an application = %s, want 200 and the value", got)
+	}
+}
+
 func TestASessionCallsAProxy(t *testing.T) {
 	w := start(t, nil, nil)
 	id := w.token(t, card)
@@ -154,6 +195,15 @@ func TestEveryUseIsInTheLogAndNoValueIs(t *testing.T) {
 	w.Call(t, "POST", "/proxy", "", "{{"+id+"}}", "SVC-PROXY-KEY", open.Key, "Content-Type", "text/plain")
 	w.Call(t, "POST", "/proxy", w.private, "{{"+id+"}}", "SVC-PROXY-URL", w.to.URL, "Content-Type", "text/plain")
 	w.Call(t, "POST", "/proxy", w.management, "{{"+id+"}}", "SVC-PROXY-KEY", w.proxy.Key, "Content-Type", "text/plain")
+	elsewhere := w.Application(t, w.tenant, api.CreateApplication{Type: "private", Rules: []api.Rule{{Container: "/elsewhere/", Transform: "reveal", Permissions: []string{"token:use"}}}})
+	w.Call(t, "POST", "/proxy", elsewhere.Key, "{{"+id+"}}", "SVC-PROXY-KEY", w.proxy.Key, "Content-Type", "text/plain")
+	limited := w.define(t, `{"name":"limited","destination_url":"`+w.to.URL+`","require_auth":false,"application":{"id":"`+elsewhere.ID+`"}}`)
+	w.Call(t, "POST", "/proxy", "", "{{"+id+"}}", "SVC-PROXY-KEY", limited.Key, "Content-Type", "text/plain")
+	if got := w.Call(t, "PUT", "/tenants/self", w.management, `{"name":"x","settings":{"disable_ephemeral_proxy":"true","disable_anonymous_detokenization":"true"}}`); got.Status != 200 {
+		t.Fatalf("PUT /tenants/self = %s", got)
+	}
+	w.Call(t, "POST", "/proxy", w.private, "{{"+id+"}}", "SVC-PROXY-URL", w.to.URL, "Content-Type", "text/plain")
+	w.Call(t, "POST", "/proxy", "", "{{"+id+"}}", "SVC-PROXY-KEY", open.Key, "Content-Type", "text/plain")
 	var list api.List[api.LogEntry]
 	w.Call(t, "GET", "/logs?size=100", w.management, "").Into(t, 200, &list)
 	count := make(map[string]int)
@@ -168,7 +218,8 @@ func TestEveryUseIsInTheLogAndNoValueIs(t *testing.T) {
 	}
 	for name, want := range map[string]int{
 		"Proxy used proxy <proxy>": 1, "Proxy used proxy <open> anonymous": 1, "Proxy used proxy ephemeral": 1,
-		"Token used by proxy token <id>": 2, "Token used by proxy token <id> anonymous": 1, "Token use denied token *": 1,
+		"Token used by proxy token <id>": 2, "Token used by proxy token <id> anonymous": 1, "Proxy use denied proxy <proxy>": 1, "Token use denied token <id>": 1,
+		"Token use denied token <id> anonymous": 1, "Proxy use denied proxy ephemeral": 1, "Proxy use denied proxy <open> anonymous": 1,
 	} {
 		if count[name] != want {
 			t.Errorf("the log has %q %d times, want %d: %v", name, count[name], want, count)

@@ -39,6 +39,14 @@ func TestRealCodeShapesWhatPasses(t *testing.T) {
 			request: `const { CustomHttpResponseError } = require('tokenkeep/errors'); module.exports = async () => { throw new CustomHttpResponseError({status: 207, headers: {'X-A': 'b'}, body: {a: 1}}) }`,
 			media:   "text/plain", body: "x", status: 207, want: `{"a":1}`,
 		},
+		"a response with the last status": {
+			request: `module.exports = async () => { throw {name: 'CustomHttpResponseError', status: 599, body: {a: 1}} }`,
+			media:   "text/plain", body: "x", status: 599, want: `{"a":1}`,
+		},
+		"a response with a status below 200": {
+			request: `const { CustomHttpResponseError } = require('tokenkeep/errors'); module.exports = async () => { throw new CustomHttpResponseError({status: 199}) }`,
+			media:   "text/plain", body: "x", status: 422, want: `"detail":"the status of a CustomHttpResponseError must be an integer from 200 to 599"`,
+		},
 		"an error with a value in it": {
 			request: `module.exports = async (req) => { throw new Error('bad ' + req.args.body) }`,
 			media:   "text/plain", body: "{{" + id + "}}", status: 422, want: `"detail":"bad [protected]"`,

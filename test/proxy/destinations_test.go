@@ -13,9 +13,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"encoding/pem"
+
+	"github.com/tokenkeep/tokenkeep/internal/waittest"
 )
 
 // TestDestinationsThatFail: what the destination does is one thing, what the
@@ -159,11 +160,7 @@ func TestEventsArriveOneByOne(t *testing.T) {
 	}
 	cancel()
 	_ = resp.Body.Close()
-	select {
-	case <-gone:
-	case <-time.After(10 * time.Second):
-		t.Error("the destination was not told that the caller has gone")
-	}
+	waittest.Receive(t, "the destination is told that the caller has gone", gone)
 }
 
 func TestADestinationMaySpeakHTTP2(t *testing.T) {
@@ -192,5 +189,47 @@ func TestADestinationMaySpeakHTTP2(t *testing.T) {
 	}
 	if p := <-protocols; p != "HTTP/2.0" {
 		t.Errorf("the destination spoke %s", p)
+	}
+}
+
+// TestAPathIsForwardedWithItsQuestionMark, through the whole server.
+func TestAPathIsForwardedWithItsQuestionMark(t *testing.T) {
+	w := start(t, nil, nil)
+	for path, want := range map[string]string{"/q": "/base/q", "/q?": "/base/q?", "/q?a=": "/base/q?a=", "/q?svc-proxy-key=" + w.proxy.Key: "/base/q"} {
+		if got := w.send(t, "GET", path, "", ""); got.Status != 200 {
+			t.Fatalf("%s: the answer is %s", path, got)
+		}
+		if r := w.one(t); r.target != want {
+			t.Errorf("%s: the destination got %q, want %q", path, r.target, want)
+		}
+	}
+}
+
+// TestADestinationsOwnHeadersForBrowsersAndOursAreReplacedByOurs, also on an
+// error and for a caller without an origin.
+func TestADestinationsOwnHeadersForBrowsersAndOursAreReplacedByOurs(t *testing.T) {
+	theirs := []string{
+		"Access-Control-Allow-Origin: https://evil.example", "access-control-allow-credentials: true", "Access-Control-Allow-Headers: x", "Access-Control-Allow-Methods: TRACE",
+		"Access-Control-Expose-Headers: x-theirs", "Access-Control-Max-Age: 1", "Access-Control-Allow-Private-Network: true",
+		"SVC-TRACE-ID: theirs", "svc-request-id: theirs", "Svc_Trace_Id: theirs", "SVC-PROXY-DESTINATION-STATUS: 999", "SVC-ANYTHING: theirs",
+	}
+	for _, status := range []string{"200 OK", "500 Oops"} {
+		w := start(t, nil, answering("HTTP/1.1 "+status+"\r\n"+strings.Join(theirs, "\r\n")+"\r\nContent-Length: 2\r\n\r\nok"))
+		for _, origin := range []string{"", "https://shop.example"} {
+			got := w.send(t, "GET", "/", "", "", "Origin", origin)
+			if got.Body != "ok" || got.Header.Get("SVC-PROXY-DESTINATION-STATUS") != status[:3] {
+				t.Fatalf("the answer is %s", got)
+			}
+			for _, line := range theirs {
+				name, value, _ := strings.Cut(line, ": ")
+				if name = http.CanonicalHeaderKey(name); strings.Contains(strings.Join(got.Header[name], ","), value) {
+					t.Errorf("%s came through", line)
+				}
+			}
+			if origin != "" && (len(got.Header.Values("Access-Control-Allow-Origin")) != 1 || got.Header.Get("Access-Control-Allow-Origin") != "*" ||
+				!strings.Contains(got.Header.Get("Access-Control-Expose-Headers"), "SVC-TRACE-ID")) {
+				t.Errorf("the headers for browsers are %v, want ours", got.Header)
+			}
+		}
 	}
 }

@@ -2,15 +2,18 @@ package proxy_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/tokenkeep/tokenkeep/api"
+	"github.com/tokenkeep/tokenkeep/internal/expression"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
 	"github.com/tokenkeep/tokenkeep/test/canary"
 )
@@ -54,30 +57,31 @@ func TestAPreviewShowsTheRequestAndSendsNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const hidden = "XXXXXXXXXXXXXXXXXXXXXXXXXXXXngth"
 	for name, c := range map[string]struct{ body, want string }{
-		"JSON":                     {`{"card":"{{ ` + whole + ` | json: '$.number' }}","n":1.50}`, `{"card":"XXXXXXXXXXXX4242","n":1.50}`},
-		"a default mask":           {`["{{ ` + text + ` }}"]`, `["` + hidden + `"]`},
-		"a mask of its own":        {`["{{ ` + shown + ` }}"]`, `["secret***"]`},
-		"a text around it":         {`["a {{ ` + text + ` }} b"]`, `["a ` + hidden + ` b"]`},
-		"a filter that cuts":       {`["{{ ` + text + ` | slice: 0, 8 }}"]`, `["XXXXXXXX"]`},
-		"a filter that measures":   {`["{{ ` + text + ` | replace: 'secret', '' | size }}"]`, `[32]`},
-		"a filter that asks":       {`["{{ ` + text + ` | split: 'secret' | last }}"]`, `["` + hidden + `"]`},
-		"what no mask shows":       {`["{{ ` + whole + ` | json: '$.cvc' }}"]`, `["XXXX"]`},
-		"what a mask has no place": {`["{{ ` + shown + ` | json: '$.number' }}"]`, `["XXXX"]`},
-		"a filter that fails":      {`["{{ ` + shown + ` | plus: 1 }}"]`, `["XXXX"]`},
-		"the issuer":               {`["{{ token: ` + whole + ` | json: '$.card.bin' }}"]`, `["XXXX"]`},
-		"the last four":            {`["{{ token: ` + whole + ` | json: '$.card.last4' }}"]`, `["XXXX"]`},
-		"metadata":                 {`["{{ token: ` + whole + ` | json: '$.metadata.holder' }}"]`, `["XXXX"]`},
-		"which token it is":        {`["{{ token: ` + whole + ` | json: '$.type' }}"]`, `["card"]`},
-		"the data of a whole":      {`["{{ token: ` + whole + ` | json: '$.data.number' }}"]`, `["XXXXXXXXXXXX4242"]`},
+		"JSON":                    {`{"card":"{{ ` + whole + ` | json: '$.number' }}","n":1.50}`, `{"card":"[card]","n":1.50}`},
+		"a default mask":          {`["{{ ` + text + ` }}"]`, `["[token]"]`},
+		"a mask of its own":       {`["{{ ` + shown + ` }}"]`, `["[token]"]`},
+		"a text around it":        {`["a {{ ` + text + ` }} b {{ ` + text + ` }}"]`, `["a [token] b [token]"]`},
+		"a filter that cuts":      {`["{{ ` + text + ` | slice: 0, 8 }}"]`, `["[token]"]`},
+		"a filter that measures":  {`["{{ ` + text + ` | replace: 'secret', '' | size }}"]`, `["[token]"]`},
+		"a filter that defaults":  {`["{{ ` + text + ` | default: 'x' }}"]`, `["[token]"]`},
+		"a filter that fails":     {`["{{ ` + text + ` | to_number }}"]`, `["[token]"]`},
+		"a path that finds one":   {`["{{ ` + whole + ` | json: '$.number' }}"]`, `["[card]"]`},
+		"a path that finds none":  {`["{{ ` + whole + ` | json: '$.nothing' }}"]`, `["[card]"]`},
+		"a path that is none":     {`["{{ ` + whole + ` | json: '$$$' }}"]`, `["[card]"]`},
+		"the issuer":              {`["{{ token: ` + whole + ` | json: '$.card.bin' }}"]`, `["[card]"]`},
+		"metadata":                {`["{{ token: ` + whole + ` | json: '$.metadata.holder' }}"]`, `["[card]"]`},
+		"the type":                {`["{{ token: ` + whole + ` | json: '$.type' }}"]`, `["[card]"]`},
+		"the fingerprint":         {`["{{ token: ` + whole + ` | json: '$.fingerprint' }}"]`, `["[card]"]`},
+		"the whole":               {`["{{ token: ` + whole + ` }}"]`, `["[card]"]`},
+		"the name of a container": {`{"{{ ` + whole + ` }}":"{{ ` + whole + ` }}"}`, `{"{{ ` + whole + ` }}":"[card]"}`},
 	} {
 		for _, proxy := range []api.Proxy{p, plain} {
 			in := `{"application_id":"` + app.ID + `","path":"/a%2fb","query":"?c=d&svc-proxy-key=x","headers":{"X-A":"b","SVC-API-KEY":"x","Connection":"close","user-agent":"me"},"body":` + c.body + `}`
 			answer := w.Call(t, "POST", "/proxies/"+proxy.ID+"/preview", w.management, in)
 			var got api.ProxyPreview
 			answer.Into(t, 200, &got)
-			if got.Body != c.want || got.Method != "POST" || got.URL != to+"/base/a%2fb?k=1&c=d" || got.Anonymous || got.ResponseTransform != "" {
+			if got.Body != c.want || got.Method != "POST" || got.URL != to+"/base/a%2fb?k=1&c=d" || got.Anonymous || !got.Allowed || got.ResponseTransform != "" {
 				t.Errorf("%s: the preview is %s, want %s", name, answer, c.want)
 			}
 			if want := map[bool]string{true: "not run"}[proxy.ID == p.ID]; got.RequestTransform != want {
@@ -86,7 +90,8 @@ func TestAPreviewShowsTheRequestAndSendsNothing(t *testing.T) {
 			if h := got.Headers; len(h) != 4 || h["X-A"] != "b" || h["User-Agent"] != "me" || h["Content-Type"] != api.MediaJSON || h["SVC-TRACE-ID"]+h["Svc-Trace-Id"] == "" {
 				t.Errorf("%s: the headers are %v", name, h)
 			}
-			if len(got.Tokens) != 1 || got.Tokens[0].Transform != "reveal" || *got.Tokens[0].DecidedBy.Rule != 0 || got.Tokens[0].DecidedBy.Priority != 5 || len(got.Tokens[0].Steps) == 0 {
+			if len(got.Tokens) != 1 || !got.Tokens[0].Allowed || got.Tokens[0].Transform != "reveal" || got.Tokens[0].Shown != "placeholder" ||
+				*got.Tokens[0].DecidedBy.Rule != 0 || got.Tokens[0].DecidedBy.Priority != 5 || len(got.Tokens[0].Steps) == 0 {
 				t.Errorf("%s: the tokens are %+v", name, got.Tokens)
 			}
 			if found := scan.Search([]byte(answer.Body)); len(found) > 0 {
@@ -111,17 +116,126 @@ func TestAPreviewShowsTheRequestAndSendsNothing(t *testing.T) {
 	}
 }
 
+// TestNoPreviewDependsOnTheDataOfATokenThatTheViewerMayNotRead previews every
+// filter on tokens of the same type and of data as different as can be. Nothing
+// in the answers differs: not a length, not a shape, not an error.
+func TestNoPreviewDependsOnTheDataOfATokenThatTheViewerMayNotRead(t *testing.T) {
+	w := start(t, nil, nil)
+	open := w.define(t, `{"name":"open","destination_url":"`+w.to.URL+`","require_auth":false}`)
+	long := `"` + strings.Repeat("long ", 10_000) + `"`
+	var ids []string
+	for i, made := range []string{
+		`"data":"a"`, `"data":""`, `"data":` + long, `"data":12`, `"data":-0.5e3`, `"data":true`, `"data":[]`, `"data":{}`,
+		`"data":["a",["b"],null]`, `"data":{"number":"` + card + `","a":{"b":null}}`, `"data":"2031-05-06"`, `"data":"--X\r\n\u0000"`,
+		`"data":"a","mask":"{{ data }}","metadata":{"a":"b"},"search_indexes":["{{ data }}"],"expires_at":"2099-01-01T00:00:00Z"`, `"data":{"a":1},"mask":{"a":"{{ data.a }}"}`,
+	} {
+		id := fmt.Sprintf("token-%c", 'a'+i) // of one length
+		if got := w.Call(t, "POST", "/tokens", w.private, `{"id":"`+id+`","type":"token",`+made+`}`); got.Status != 201 {
+			t.Fatalf("POST /tokens = %s", got)
+		}
+		ids = append(ids, id)
+	}
+	heads := []string{"{{ THIS }}", "{{ token: THIS }}", "{{ THIS | json: '$' }}", "{{ THIS | json: '$..*' }}", "{{ token: THIS | json: '$.metadata' }}"}
+	for _, f := range expression.Filters() {
+		for _, e := range f.Examples {
+			if _, filters, ok := strings.Cut(e.Expression, "|"); ok && !strings.Contains(filters, "data") && !strings.HasPrefix(f.Name, "alias_") {
+				heads = append(heads, "{{ THIS |"+filters, "{{ token: THIS |"+filters)
+			}
+		}
+	}
+	if len(heads) < 100 {
+		t.Fatalf("there are %d expressions: the test looks in the wrong place", len(heads))
+	}
+	var lines []string
+	for i, head := range heads {
+		lines = append(lines, fmt.Sprintf("%d %s", i, head))
+	}
+	for media, body := range map[string]string{
+		"application/json":                  string(quoted(t, heads)),
+		"text/plain":                        strings.Join(lines, "\n"),
+		"application/xml":                   "<a>" + strings.Join(lines, "</a>\n<a>") + "</a>",
+		"application/x-www-form-urlencoded": "a=" + strings.Join(each(heads, url.QueryEscape), "&a="),
+		"multipart/form-data; boundary=X":   "--X\r\nContent-Disposition: form-data; name=a\r\n\r\n" + lines[0] + "\r\n--X--\r\n",
+	} {
+		first := ""
+		for _, id := range ids {
+			in := api.PreviewProxy{Headers: map[string]string{"Content-Type": media}, Body: quoted(t, strings.ReplaceAll(body, "THIS", id))}
+			got := w.Call(t, "POST", "/proxies/"+open.ID+"/preview", w.management, string(quoted(t, in)), "SVC-TRACE-ID", "one")
+			text := strings.ReplaceAll(got.String(), id, "THIS")
+			if first == "" {
+				first = text
+			}
+			if got.Status != 200 || text != first {
+				t.Errorf("the preview of %s with %s is\n%.300s\nand with %s it is\n%.300s", media, id, text, ids[0], first)
+			}
+		}
+	}
+}
+
+func each(list []string, change func(string) string) []string {
+	out := make([]string, len(list))
+	for i, s := range list {
+		out[i] = change(s)
+	}
+	return out
+}
+
+// TestAPreviewSaysOfEachTokenWhetherTheCallMayUseIt also of those that it may
+// not.
+func TestAPreviewSaysOfEachTokenWhetherTheCallMayUseIt(t *testing.T) {
+	w := start(t, nil, nil)
+	const numeric = "4242-4242-4242-4242" // an id that looks like a card number, which a tenant may allow
+	settings := w.Application(t, w.tenant, api.CreateApplication{Type: "management", Permissions: []string{"tenant:update"}}).Key
+	if got := w.Call(t, "PUT", "/tenants/self", settings, `{"name":"t","settings":{"numeric_ids":"true"}}`); got.Status != 200 {
+		t.Fatalf("PUT /tenants/self = %s", got)
+	}
+	for id, container := range map[string]string{"in-pci": "/pci/", "in-bank": "/bank/", "in-none": "/none/", numeric: "/pci/"} {
+		body := `{"id":"` + id + `","type":"token","data":"` + card[:8] + `","containers":["` + container + `"]}`
+		if got := w.Call(t, "POST", "/tokens", w.private, body); got.Status != 201 {
+			t.Fatalf("POST /tokens = %s", got)
+		}
+	}
+	app := w.Application(t, w.tenant, api.CreateApplication{Type: "private", Rules: []api.Rule{
+		{Container: "/pci/", Transform: "mask", Permissions: []string{"token:use"}, Priority: new(1)},
+		{Container: "/bank/", Transform: "redact", Permissions: []string{"token:use"}, Priority: new(2)},
+	}}).ID
+	in := `{"application_id":"` + app + `","body":["{{ in-pci }}","{{ in-bank | json: '$.x' }}","{{ in-none }}","{{ ` + numeric + ` }}"]}`
+	var got api.ProxyPreview
+	w.Call(t, "POST", "/proxies/"+w.proxy.ID+"/preview", w.management, in).Into(t, 200, &got)
+	if got.Allowed || got.Body != `["[token]","[token]","[token]","[token]"]` || len(got.Tokens) != 4 {
+		t.Fatalf("the preview is %+v", got)
+	}
+	for i, want := range []string{
+		"in-pci token /pci/ allowed true as mask by rule 0", "in-bank token /bank/ allowed false as  by rule 1", "in-none token /none/ allowed false as  by rule -1",
+		" token /pci/ allowed true as mask by rule 0",
+	} {
+		p, rule := got.Tokens[i], -1
+		if p.DecidedBy.Rule != nil {
+			rule = *p.DecidedBy.Rule
+		}
+		if text := fmt.Sprintf("%s %s %s allowed %t as %s by rule %d", p.ID, p.Type, strings.Join(p.Containers, " "), p.Allowed, p.Transform, rule); text != want || p.Shown != "placeholder" {
+			t.Errorf("token %d is %s, shown as a %s, want %s", i, text, p.Shown, want)
+		}
+	}
+	// An anonymous call is judged by the application of the proxy.
+	open := w.define(t, `{"name":"open","destination_url":"`+w.to.URL+`","require_auth":false,"application_id":"`+app+`"}`)
+	w.Call(t, "POST", "/proxies/"+open.ID+"/preview", w.management, `{"body":["{{ in-none }}"]}`).Into(t, 200, &got)
+	if got.Allowed || !got.Anonymous || got.Tokens[0].Allowed {
+		t.Errorf("the preview of an anonymous call is %+v", got)
+	}
+}
+
 func TestBodiesOfEveryTypeArePreviewed(t *testing.T) {
 	w := start(t, nil, nil)
 	id := w.token(t, card)
 	open := w.define(t, `{"name":"open","destination_url":"`+w.to.URL+`","require_auth":false}`)
 	for media, c := range map[string]struct{ body, want string }{
-		"text/plain":                        {"a {{ " + id + " }}", "a XXXXXXXXXXXX4242"},
-		"application/x-www-form-urlencoded": {"a={{ " + id + " }}&b=%7B", "a=XXXXXXXXXXXX4242&b=%7B"},
-		"application/xml":                   {"<a>{{ " + id + " }}</a>", "<a>XXXXXXXXXXXX4242</a>"},
-		"multipart/form-data; boundary=x":   {"--x\r\nContent-Disposition: form-data; name=a\r\n\r\n{{ " + id + " }}\r\n--x--\r\n", "--x\r\nContent-Disposition: form-data; name=a\r\n\r\nXXXXXXXXXXXX4242\r\n--x--\r\n"},
+		"text/plain":                        {"a {{ " + id + " }}", "a [token]"},
+		"application/x-www-form-urlencoded": {"a={{ " + id + " }}&b=%7B", "a=%5Btoken%5D&b=%7B"},
+		"application/xml":                   {"<a>{{ " + id + " }}</a>", "<a>[token]</a>"},
+		"multipart/form-data; boundary=x":   {"--x\r\nContent-Disposition: form-data; name=a\r\n\r\n{{ " + id + " }}\r\n--x--\r\n", "--x\r\nContent-Disposition: form-data; name=a\r\n\r\n[token]\r\n--x--\r\n"},
 		"application/octet-stream":          {"{{ " + id + " }}", "{{ " + id + " }}"},
-		"":                                  {"{{ " + id + " }}", "{{ " + id + " }}"},
+		"":                                  {"{{ " + id + " }}", "[token]"},
 	} {
 		in := api.PreviewProxy{Method: "PUT", Body: quoted(t, c.body)}
 		if media != "" {
@@ -153,24 +267,13 @@ func quoted(t testing.TB, v any) []byte {
 
 func TestWhatEndsACallEndsItsPreview(t *testing.T) {
 	w := start(t, nil, nil)
-	const id = "one-token" // a UUID may look like a card number, which errors leave out
-	if got := w.Call(t, "POST", "/tokens", w.private, `{"id":"`+id+`","type":"token","data":"`+card+`"}`); got.Status != 201 {
-		t.Fatalf("POST /tokens = %s", got)
-	}
 	app := func(kind string, permissions ...string) string {
 		return w.Application(t, w.tenant, api.CreateApplication{Type: kind, Permissions: permissions}).ID
 	}
-	ruled := func(rules ...api.Rule) string {
-		return w.Application(t, w.tenant, api.CreateApplication{Type: "private", Rules: rules}).ID
-	}
 	user := app("private", "token:use")
-	elsewhere := ruled(api.Rule{Container: "/pci/", Transform: "reveal", Permissions: []string{"token:use"}})
-	redacted := ruled(api.Rule{Container: "/pci/", Transform: "reveal", Permissions: []string{"token:use"}, Priority: new(1)},
-		api.Rule{Container: "/", Transform: "redact", Permissions: []string{"token:use"}, Priority: new(2)})
-	open := w.define(t, `{"name":"open","destination_url":"`+w.to.URL+`","require_auth":false,"application":{"id":"`+elsewhere+`"}}`)
+	open := w.define(t, `{"name":"open","destination_url":"`+w.to.URL+`","require_auth":false}`)
 	stranger := w.Tenant(t)
 	as := func(application, rest string) string { return `{"application_id":"` + application + `"` + rest + `}` }
-	body := `,"body":["{{ ` + id + ` }}"]`
 	for name, c := range map[string]struct {
 		proxy, key, in string
 		status         int
@@ -183,9 +286,6 @@ func TestWhatEndsACallEndsItsPreview(t *testing.T) {
 		"another tenant's proxy":           {w.proxy.ID, stranger.Application.Key, as(user, ""), 404, "no such proxy"},
 		"an application that can use none": {w.proxy.ID, w.management, as(app("private", "token:read"), ""), 403, "token:use"},
 		"a management application":         {w.proxy.ID, w.management, as(app("management", "log:read"), ""), 403, "token:use"},
-		"another container":                {w.proxy.ID, w.management, as(elsewhere, body), 403, "no rule and no plain permission"},
-		"a rule that shows nothing":        {w.proxy.ID, w.management, as(redacted, body), 403, "from 0, and token: 1: " + id},
-		"anonymous, another container":     {open.ID, w.management, `{"body":["{{ ` + id + ` }}"]}`, 403, "no rule and no plain permission"},
 		"a token that is not there":        {w.proxy.ID, w.management, as(user, `,"body":["{{ nosuch }}"]`), 400, "Failed to detokenize some tokens: nosuch"},
 		"an expression that is none":       {w.proxy.ID, w.management, as(user, `,"body":["{{ a | nofilter }}"]`), 400, ""},
 		"a path that leads out":            {w.proxy.ID, w.management, as(user, `,"path":"/a/..%2fb"`), 400, ".. segments"},

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 )
 
 // raw is an attempt over a bare socket. <K> stands for the headers that
@@ -123,7 +122,7 @@ func corpus() []raw {
 	for path, target := range map[string]string{
 		"/proxy": "/base", "/proxy/": "/base/", "/proxy//": "/base//", "/proxy//evil.example/x": "/base//evil.example/x", "/proxy/a%2Fb/%2e/c": "/base/a%2Fb/%2e/c",
 		"/proxy/a%2fb%41": "/base/a%2fb%41", "/proxy/%00": "/base/%00", "/proxy/%0d%0aX:%20y": "/base/%0d%0aX:%20y", "/proxy/a;b=c/d": "/base/a;b=c/d", "/proxy/a?b=c&&d=%zz": "/base/a?b=c&&d=%zz",
-		"/proxy/a?": "/base/a", "/proxy?a=1&svc-proxy-key=": "/base?a=1", "/proxy/a?x=../..": "/base/a?x=../..", "/proxy/...": "/base/...", "/proxy/..a": "/base/..a", "/proxy/a..": "/base/a..", "/proxy/%252e%252e/": "/base/%252e%252e/",
+		"/proxy/a?": "/base/a?", "/proxy?a=1&svc-proxy-key=": "/base?a=1", "/proxy/a?x=../..": "/base/a?x=../..", "/proxy/...": "/base/...", "/proxy/..a": "/base/..a", "/proxy/a..": "/base/a..", "/proxy/%252e%252e/": "/base/%252e%252e/",
 		"/proxy/http://evil.example/": "/base/http://evil.example/", "/proxy/@evil.example": "/base/@evil.example", "/proxy/a?http://evil.example": "/base/a?http://evil.example", "http://evil.example/proxy/a": "/base/a", "http://evil.example:99999/proxy/a": "/base/a",
 		"/%70roxy/a": "/base/a", "/proxy/[a]": "/base/[a]", "/proxy/a'b(c)*!$": "/base/a'b(c)*!$",
 	} {
@@ -172,7 +171,6 @@ func (w *world) bare(t testing.TB, bytes string) string {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
 	_, _ = io.WriteString(conn, bytes+"GET /healthz HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
 	answer, _ := io.ReadAll(conn)
 	return string(answer)

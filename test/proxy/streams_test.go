@@ -107,7 +107,6 @@ func BenchmarkAGigabyteThereAndBack(b *testing.B) {
 	defer s.Close()
 	w := start(b, nil, nil)
 	w.proxy = w.define(b, `{"name":"echo","destination_url":"`+s.URL+`"}`)
-	w.Client.Timeout = 0
 	b.SetBytes(size)
 	b.ReportAllocs()
 	for b.Loop() {

@@ -16,6 +16,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/keyring/localkms"
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres/pgtest"
 	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
+	"github.com/tokenkeep/tokenkeep/internal/waittest"
 )
 
 // node is a server on a shared database, with a key file of its own.
@@ -56,7 +57,7 @@ func (n *node) add(t *testing.T) (path, id string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if id, err = keys.Rotate(); err != nil {
+	if id, err = keys.Rotate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return path, id
@@ -150,30 +151,20 @@ func TestServersOnOneDatabaseRotateTheKEKTogether(t *testing.T) {
 	// A key that one server makes for itself closes the others, until its file
 	// comes to them.
 	one.rotate(t)
-	deadline := time.Now().Add(20 * time.Second)
-	for read(two).Status == http.StatusOK {
-		if time.Now().After(deadline) {
-			t.Fatal("a server without the key goes on reading")
-		}
-	}
+	waittest.Until(t, "a server without the key reads nothing", func() bool { return read(two).Status != http.StatusOK })
 	got := read(two)
 	if got.Status != http.StatusServiceUnavailable || got.Header.Get("Retry-After") != "5" || strings.Contains(got.Body, "secret") {
 		t.Errorf("a server without the key answers %s, Retry-After %q; want 503 and 5", got, got.Header.Get("Retry-After"))
 	}
 	primary := one.status(t).Primary
-	if said := two.Log.String(); !strings.Contains(said, `put the key file of a server that has it in the place of kek.file","kek":"`+primary+`"`) {
+	if said := two.Log.String(); !strings.Contains(said, `name it in kek.also, or use the key file of a server that has it","kek":"`+primary+`"`) {
 		t.Errorf("the log of a server without the key %s does not say so", primary)
 	}
 	if got := read(one); got.Status != http.StatusOK {
 		t.Errorf("the server with the key answers %s", got)
 	}
 	two.put(t, one.kek)
-	for got = read(two); got.Status != http.StatusOK; got = read(two) {
-		if time.Now().After(deadline) {
-			t.Fatalf("with the file in its place: %s", got)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	waittest.Until(t, "a server with the file in its place reads", func() bool { return read(two).Status == http.StatusOK })
 
 	// A file that is somebody else's is not rotated to.
 	stranger := kek("stranger")

@@ -23,6 +23,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/admin"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
 	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
+	"github.com/tokenkeep/tokenkeep/internal/waittest"
 	"github.com/tokenkeep/tokenkeep/test/openapitest"
 )
 
@@ -42,7 +43,7 @@ func keyCache() time.Duration {
 }
 
 // requests is how long a request may take on a busy machine.
-const requests = time.Second
+const requests = 3 * time.Second
 
 // house is a server that comes back on the same data and the same socket.
 type house struct {
@@ -97,7 +98,7 @@ func (h *house) rotate(ctx context.Context, tenant string) error {
 func client(t *testing.T, stop <-chan struct{}, answered *atomic.Int64, call func() (*http.Request, error)) {
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
-	c := &http.Client{Transport: openapitest.NewWatch(t, openapitest.Load(t), transport), Timeout: 30 * time.Second}
+	c := &http.Client{Transport: openapitest.NewWatch(t, openapitest.Load(t), transport)}
 	for failures := 0; failures < 5; {
 		select {
 		case <-stop:
@@ -177,9 +178,13 @@ func TestKeysAreRotatedUnderLoadWhateverCutsItShort(t *testing.T) {
 		clients.Go(func() { client(t, stop, &answered, call) })
 	}
 
-	finished := 0
-	for kill := range kills {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.IntN(150))*time.Millisecond)
+	finished, cut := 0, 0
+	for kill := 0; kill < kills || cut == 0; kill++ { // until one was cut short
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			waittest.Sometime(150 * time.Millisecond)
+			cancel()
+		}()
 		done := make(chan error, 1)
 		go func() { done <- h.rotate(ctx, tenant) }()
 		if kill%(kills/restarts) == kills/restarts-1 {
@@ -191,25 +196,19 @@ func TestKeysAreRotatedUnderLoadWhateverCutsItShort(t *testing.T) {
 		}
 		if <-done == nil {
 			finished++
+		} else {
+			cut++
 		}
 		cancel()
-	}
-	if finished == kills {
-		t.Error("no rotation was cut short: the test proves nothing")
 	}
 	if err := h.rotate(t.Context(), tenant); err != nil {
 		t.Fatalf("the last rotation: %v", err)
 	}
 	under := answered.Load()
-	for deadline := time.Now().Add(10 * time.Second); answered.Load() < under+20 && time.Now().Before(deadline) && !t.Failed(); {
-		time.Sleep(time.Millisecond)
-	}
+	waittest.Until(t, "answers under load", func() bool { return answered.Load() >= max(under+20, 40) })
 	close(stop)
 	clients.Wait()
-	t.Logf("%d answers, %d of %d rotations were cut short", answered.Load(), kills-finished, kills)
-	if answered.Load() < 40 {
-		t.Errorf("there were %d answers: that is no load", answered.Load())
-	}
+	t.Logf("%d answers, %d of %d rotations were cut short", answered.Load(), cut, cut+finished)
 	h.nothingIsLeft(tenant, before, append(keys, manager))
 }
 

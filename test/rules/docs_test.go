@@ -2,6 +2,7 @@ package rules_test
 
 import (
 	"fmt"
+	"go/ast"
 	"go/token"
 	"go/types"
 	"io/fs"
@@ -261,4 +262,78 @@ func TestLinksInTheDocsLeadSomewhere(t *testing.T) {
 	if followed < 100 || anchored < 20 {
 		t.Errorf("followed %d links, %d of them to headings: the search is wrong", followed, anchored)
 	}
+}
+
+// TestEveryCodeIsInTheListOfErrors: the codes are literals of the source, and
+// docs/errors.md says of each what to do.
+func TestEveryCodeIsInTheListOfErrors(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "errors.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(page), "## Codes\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	listed := make(map[string]bool)
+	for line := range strings.Lines(table) {
+		if cells := strings.Split(line, "|"); len(cells) > 1 {
+			for _, m := range regexp.MustCompile("`([a-z0-9_]+)`").FindAllStringSubmatch(cells[1], -1) {
+				listed[m[1]] = true
+			}
+		}
+	}
+	_, files := sources(t)
+	used := make(map[string]bool)
+	for _, f := range files {
+		constants := make(map[string]string)
+		ast.Inspect(f.file, func(n ast.Node) bool {
+			if spec, ok := n.(*ast.ValueSpec); ok && len(spec.Names) == 1 && len(spec.Values) == 1 {
+				if lit, ok := spec.Values[0].(*ast.BasicLit); ok {
+					constants[spec.Names[0].Name] = lit.Value
+				}
+			}
+			return true
+		})
+		ast.Inspect(f.file, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			s, ok := call.Fun.(*ast.SelectorExpr)
+			at, coded := map[string]int{"WithCode": 0, "AddCode": 1, "FieldCode": 1}[fieldName(s, ok)]
+			if !coded || len(call.Args) <= at {
+				return true
+			}
+			text := ""
+			switch arg := call.Args[at].(type) {
+			case *ast.BasicLit:
+				text = arg.Value
+			case *ast.Ident:
+				text = constants[arg.Name]
+			}
+			if code := strings.Trim(text, `"`); code != "" {
+				used[code] = true
+			}
+			return true
+		})
+	}
+	for code := range used {
+		if !listed[code] {
+			t.Errorf("the code %s is not in the list of docs/errors.md", code)
+		}
+	}
+	for code := range listed {
+		if !used[code] {
+			t.Errorf("docs/errors.md lists the code %s, which no error has", code)
+		}
+	}
+	if len(used) == 0 {
+		t.Error("no code was found: the rule looks in the wrong place")
+	}
+}
+
+func fieldName(s *ast.SelectorExpr, ok bool) string {
+	if !ok {
+		return ""
+	}
+	return s.Sel.Name
 }

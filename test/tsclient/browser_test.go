@@ -11,11 +11,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
 	"github.com/tokenkeep/tokenkeep/internal/server"
 	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
+	"github.com/tokenkeep/tokenkeep/internal/waittest"
 )
 
 // driver is a customer: it fills in the form, pays, and orders once more with
@@ -158,16 +158,11 @@ func openShop(t *testing.T, in installation, s *keeptest.Server, keys server.Dev
 // next waits for what the shop prints.
 func next(t *testing.T, lines <-chan string) string {
 	t.Helper()
-	select {
-	case line, open := <-lines:
-		if !open {
-			t.Fatal("the shop has ended")
-		}
-		return line
-	case <-time.After(90 * time.Second):
-		t.Fatal("the shop prints nothing")
-		return ""
+	line := waittest.Receive(t, "a line of the shop", lines)
+	if line == "" {
+		t.Fatal("the shop has ended")
 	}
+	return line
 }
 
 func fetch(t *testing.T, method, url, body string) (http.Header, string) {

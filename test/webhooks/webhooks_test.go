@@ -13,10 +13,10 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
+	"github.com/tokenkeep/tokenkeep/internal/waittest"
 	"github.com/tokenkeep/tokenkeep/test/runtimetest"
 )
 
@@ -59,13 +59,7 @@ func TestTheLibraryTakesOurSignatures(t *testing.T) {
 		if answer.Status != http.StatusAccepted || answer.Body != "{}" {
 			t.Fatalf("the request was answered with %s", answer)
 		}
-		select {
-		case d := <-came:
-			return d
-		case <-time.After(30 * time.Second):
-			t.Fatal("nothing was delivered")
-			return delivery{}
-		}
+		return waittest.Receive(t, "a delivery", came)
 	}
 	with := func(d delivery, secret string) delivery {
 		d.Secret = secret

@@ -35,12 +35,20 @@ export interface CallOptions {
   traceId?: string;
 }
 
+/** What may be said for a read or a search of tokens. */
+export interface ReadOptions extends CallOptions {
+  /** Asks for less than the rules allow. It never shows more. Lists take it in their filter. */
+  transform?: 'redact' | 'mask' | 'reveal';
+}
+
 /** What may be said for a call that changes something. */
 export interface ChangeOptions extends CallOptions {
   /**
    * Under which the server knows the call again. Each call has a fresh one,
    * which covers its own retries; to try again later, or after a restart, set
-   * one and keep it. 1 to 200 visible ASCII characters.
+   * one and keep it. 1 to 200 visible ASCII characters. With the key of a
+   * public application, which all visitors of a page share, it must be random
+   * and of 22 characters or more, such as a UUID.
    */
   idempotencyKey?: string;
 }
@@ -193,7 +201,7 @@ export class Caller {
       // An answer that repeats the key is none of our server's, and is not shown.
       const problem = text === undefined || this.#holdsKey(text) ? undefined : problemIn(parsed(text), answer.status);
       const redirect = answer.status < 400 ? 'redirects are not followed' : '';
-      throw this.#refused(operation, answer, problem ?? { title: 'the answer is not in the form of the server', detail: redirect, errors: {} });
+      throw this.#refused(operation, answer, problem ?? { title: 'the answer is not in the form of the server', code: undefined, detail: redirect, errors: {} });
     }
     if (text === undefined) throw new TokenkeepError('other', operation, 'the answer is larger than this client takes');
     if (row.answer === 'none') return undefined;
@@ -220,7 +228,7 @@ export class Caller {
     }
   }
 
-  #refused(operation: string, answer: Response, said: Pick<ApiError, 'title' | 'detail' | 'errors'>): ApiError {
+  #refused(operation: string, answer: Response, said: Pick<ApiError, 'title' | 'detail' | 'code' | 'errors'>): ApiError {
     const trace = answer.headers.get(this.#header('TRACE-ID')) ?? undefined;
     return new ApiError(operation, {
       ...said,

@@ -48,7 +48,7 @@ export class Reactors {
     return this.#caller.call('listReactors', { query }, options);
   }
 
-  /** Changes all of a reactor; what is left out returns to its default. It takes reactor:update. */
+  /** Changes all of a reactor; what is left out returns to its default, and a reactor that was read can be given as it is. It takes reactor:update. */
   replace(id: string, reactor: WriteReactor, options?: ChangeOptions): Promise<Reactor> {
     return this.#caller.call('replaceReactor', { ids: [id], body: reactor }, options);
   }
@@ -125,12 +125,20 @@ export class Proxies {
     return this.#caller.call('listProxies', { query }, options);
   }
 
-  /** Changes everything but the key; what is left out returns to its default. It takes proxy:update. */
+  /**
+   * Changes everything but the key; what is left out returns to its default, and
+   * a proxy that was read can be given as it is. The application of a proxy
+   * without require_auth is removed by `application: null` only. It takes proxy:update.
+   */
   replace(id: string, proxy: WriteProxy, options?: ChangeOptions): Promise<Proxy> {
     return this.#caller.call('replaceProxy', { ids: [id], body: proxy }, options);
   }
 
-  /** Changes a proxy by a merge patch: what is absent stays, what is null is removed. It takes proxy:update. */
+  /**
+   * Changes a proxy by a merge patch: what is absent stays, what is null is
+   * removed. The application of a proxy without require_auth is removed by
+   * `application: null` only. It takes proxy:update.
+   */
   patch(id: string, patch: PatchProxy, options?: ChangeOptions): Promise<void> {
     return this.#caller.call('patchProxy', { ids: [id], body: patch }, options);
   }
@@ -145,7 +153,11 @@ export class Proxies {
     return this.#caller.call('rotateProxyKey', { ids: [id] }, options);
   }
 
-  /** Shows the request that a call would send, with masks in place of the values of tokens. Nothing is sent and no code runs. It takes proxy:read. */
+  /**
+   * Shows the request that a call would send, with placeholders in place of the
+   * values of tokens, or masks of those that the caller may itself read. Nothing is
+   * sent and no code runs. It takes proxy:read.
+   */
   preview(id: string, request: PreviewProxy, options?: CallOptions): Promise<ProxyPreview> {
     return this.#caller.call('previewProxy', { ids: [id], body: request }, options);
   }

@@ -54,6 +54,7 @@ export interface Refusal {
   status: number;
   title: string;
   detail: string;
+  code: string | undefined;
   errors: Record<string, string[]>;
   traceId: string | undefined;
   retryAfter: number | undefined;
@@ -79,6 +80,8 @@ export class ApiError extends TokenkeepError implements Refusal {
   readonly title: string;
   /** What went wrong, in a sentence. */
   readonly detail: string;
+  /** A stable word for programs, such as `idempotency_key_reused`, on the errors that have one. */
+  readonly code: string | undefined;
   /** Messages by the dotted path of the member at fault, such as `data.number`. */
   readonly errors: Record<string, string[]>;
   /** How the server's operator finds the call. */
@@ -96,6 +99,7 @@ export class ApiError extends TokenkeepError implements Refusal {
     this.status = said.status;
     this.title = said.title;
     this.detail = said.detail;
+    this.code = said.code;
     this.errors = said.errors;
     this.traceId = said.traceId;
     this.retryAfter = said.retryAfter;
@@ -111,7 +115,7 @@ function printable(text: string): string {
 }
 
 /** Reads the error of a body, or says that it is none of ours. */
-export function problemIn(value: unknown, status: number): Pick<Refusal, 'title' | 'detail' | 'errors'> | undefined {
+export function problemIn(value: unknown, status: number): Pick<Refusal, 'title' | 'detail' | 'code' | 'errors'> | undefined {
   if (!isObject(value) || value['status'] !== status || typeof value['title'] !== 'string') return undefined;
   const detail = value['detail'];
   const errors: Record<string, string[]> = {};
@@ -120,7 +124,8 @@ export function problemIn(value: unknown, status: number): Pick<Refusal, 'title'
       if (Array.isArray(messages)) errors[path] = messages.filter((m) => typeof m === 'string');
     }
   }
-  return { title: value['title'], detail: typeof detail === 'string' ? detail : '', errors };
+  const code = typeof value['code'] === 'string' ? value['code'] : undefined;
+  return { title: value['title'], code, detail: typeof detail === 'string' ? detail : '', errors };
 }
 
 export function isObject(value: unknown): value is Record<string, unknown> {

@@ -2,7 +2,7 @@ export { Tokenkeep } from './client.js';
 export { ApiError, ConnectionError, TokenkeepError } from './errors.js';
 export { verifyCallback } from './callback.js';
 
-export type { CallOptions, ChangeOptions, ClientOptions, ForwardRequest } from './call.js';
+export type { CallOptions, ChangeOptions, ReadOptions, ClientOptions, ForwardRequest } from './call.js';
 export type { CallbackHeaders } from './callback.js';
 export type { Proxies, Reactors } from './code.js';
 export type { Access, Applications, Keys, Permissions, Sessions, Tenants } from './directory.js';

@@ -1,7 +1,7 @@
 import type { CallOptions, Caller } from './call.js';
-import { each, pageSize } from './pages.js';
-import type { Page } from './pages.js';
-import type { EntityType, LogEntry, LogFilter, PageQuery } from './types.js';
+import { each, eachFrom, pageSize, placeOf } from './pages.js';
+import type { Page, Part } from './pages.js';
+import type { EntityType, LogEntry, LogFilter, Named, PageQuery, PlaceQuery } from './types.js';
 
 /** The entries of a tenant's audit log. */
 export class Logs {
@@ -14,8 +14,8 @@ export class Logs {
 
   /**
    * Goes through all entries that the filter takes, newest first, and asks for
-   * pages as it goes. Entries made after it began are left out: reading the log
-   * is logged too, so there would be a new one with every page. It takes log:read.
+   * pages as it goes. Entries made after it began are left out. Those of reading
+   * the log itself are in it only with the entity type log. It takes log:read.
    */
   list(filter?: LogFilter, options?: CallOptions): AsyncGenerator<LogEntry, void, undefined> {
     let end: Pick<LogFilter, 'end_date'> = {};
@@ -33,6 +33,21 @@ export class Logs {
   /** Returns one page of them. */
   page(query: LogFilter & PageQuery = {}, options?: CallOptions): Promise<Page<LogEntry>> {
     return this.#caller.call('listLogs', { query }, options);
+  }
+
+  /** Is list by way of cursors: no part costs more than the first, and entries that are made meanwhile do not shift the others. */
+  listFrom(filter?: LogFilter, options?: CallOptions): AsyncGenerator<LogEntry, void, undefined> {
+    return eachFrom((start) => this.pageFrom({ ...filter, ...placeOf(start), size: pageSize }, options));
+  }
+
+  /** Returns what follows a cursor: none for the beginning, then what the part before named as next. */
+  pageFrom(query: LogFilter & PlaceQuery = {}, options?: CallOptions): Promise<Part<LogEntry>> {
+    return this.#caller.call('listLogsFrom', { query }, options);
+  }
+
+  /** Returns what ids belong to, at most 100, in their order. Those that nothing is known of are left out. It takes log:read. */
+  names(ids: string[], options?: CallOptions): Promise<Named[]> {
+    return this.#caller.call('listNames', { query: { id: ids } }, options);
   }
 
   /** Returns what entries may be about. It takes log:read. */

@@ -90,6 +90,8 @@ export const rows = {
   invokeProxy: { method: 'POST', path: '/proxy/{rest}' },
 
   listLogs: { method: 'GET', path: '/logs' },
+  listLogsFrom: { method: 'GET', path: '/v2/logs' },
+  listNames: { method: 'GET', path: '/names' },
   listEntityTypes: { method: 'GET', path: '/logs/entity-types' },
 
   getHealth: { method: 'GET', path: '/healthz', open: true },

@@ -41,3 +41,8 @@ export async function* eachFrom<T>(fetch: (start: string | undefined) => Promise
     start = next;
   }
 }
+
+/** The query of a cursor; none for the beginning. */
+export function placeOf(start: string | undefined): { start?: string } {
+  return start === undefined ? {} : { start };
+}

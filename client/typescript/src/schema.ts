@@ -172,7 +172,7 @@ export interface paths {
         put?: never;
         /**
          * Give an application one new key and revoke all others
-         * @description The new key is shown in this answer alone. What is sent as a body is not read.
+         * @description The new key is shown in this answer alone. The sessions that the revoked keys created or authorized end with them. What is sent as a body is not read.
          */
         post: operations["regenerateKey"];
         delete?: never;
@@ -238,7 +238,8 @@ export interface paths {
         post?: never;
         /**
          * Revoke a key
-         * @description It opens nothing from the next request on. Revoking a key that is gone already is answered in the same way.
+         * @description It opens nothing from the next request on, and neither do the sessions that it created or authorized. Revoking a key that is gone already, or whose
+         *     application is gone, is answered in the same way.
          */
         delete: operations["deleteKey"];
         options?: never;
@@ -263,7 +264,8 @@ export interface paths {
          * Create a session
          * @description Takes the key of a public application. The session may do nothing until a private application has authorized it, and it is over three
          *     minutes from now unless that one says otherwise. Its key and its nonce are shown in this answer alone: the key stays in the browser,
-         *     the nonce goes to the server that authorizes. What is sent as a body is not read.
+         *     the nonce goes to the server that authorizes. What is sent as a body is not read. An idempotency key of fewer than 22 characters is ignored; a longer one must be
+         *     random, because anyone who sends it gets the same session key.
          */
         post: operations["createSession"];
         delete?: never;
@@ -398,8 +400,11 @@ export interface paths {
          * @description Takes any JSON value and answers with the same structure. An object with `type` and `data` is a request for a token, with every attribute
          *     of `CreateToken`, and is replaced by the token. Any other value is replaced by the id of a generic token. `null`, empty objects and
          *     empty arrays stay. All tokens are made or none, at most 1,000. It takes `token:create` on each container that a token goes to.
+         *     All expressions of a request share one budget of steps and memory (400 `expression_steps`, `expression_memory`).
          *
          *     Cards and bank accounts without a mask of their own show the masked object under `data`; when one is the whole body, under `mask` too.
+         *
+         *     The paths in `errors` lead through the document: `items.3.data.number`, or `3.data.number` for an array. A name that may be a value is `*`.
          */
         post: operations["tokenize"];
         delete?: never;
@@ -422,6 +427,7 @@ export interface paths {
          * @description Takes any JSON value and answers with the same structure. `{{ <id> }}` becomes the data of a token, `{{ <id> | filters }}` what filters make of it,
          *     `{{ token: <id> | json: '$.data.number' }}` a part of the whole token. An expression that is a whole string keeps the type of its value.
          *     What is put in is what a read of that token shows this key: it may be masked. At most 100 tokens; when the whole would be larger than a body may be, 413.
+         *     All expressions of a request share one budget of steps and memory (400 `expression_steps`, `expression_memory`).
          *     This is the one error that names ids: those of tokens that are not there, but for ids that could be a card number.
          */
         post: operations["detokenize"];
@@ -447,7 +453,11 @@ export interface paths {
         /**
          * Create a token
          * @description The answer shows the data masked, or not at all, whatever the key may read. It takes `token:create` on each of the token's containers.
-         *     When the token is deduplicated and an equal one exists, the answer is that one, and nothing is stored.
+         *     When the token is deduplicated and a duplicate exists, the response is that token, and nothing is stored. A token is a duplicate when its fingerprint is
+         *     equal and visible to the key, its containers, mask and search indexes are the same, it lives at least as long as was asked for, and no other public
+         *     application or session created or changed it.
+         *     A token in a container that none of the tenant's tokens is in gets 409 with the code `too_many_containers` when the tenant has as many different
+         *     containers as it may have.
          */
         post: operations["createToken"];
         delete?: never;
@@ -487,7 +497,12 @@ export interface paths {
          * Update a token by a merge patch
          * @description A merge patch after RFC 7386, with the content type `application/merge-patch+json`: `data`, `mask` and `metadata` are merged, the other attributes replaced,
          *     and null removes. The whole is then checked as a new token is; nothing changes when anything fails. It takes `token:update` on the
-         *     containers that the token has and on those that it gets. The answer shows the data masked, or not at all.
+         *     containers that the token has and on those that it gets. The response shows no more than a read with the same key would, never plaintext, and beside that
+         *     only what the request itself sent.
+         *
+         *     Changing `mask`, `fingerprint_expression` or `search_indexes` also takes `token:read` with `reveal` on every container of the token, or a patch that
+         *     replaces `data` as a whole; removing a container takes that `token:read` in any case (403 `reveal_required`). A public application changes only `data`
+         *     and `metadata` (403 `field_not_allowed`).
          */
         patch: operations["updateToken"];
         trace?: never;
@@ -597,20 +612,20 @@ export interface paths {
         get: operations["getReactor"];
         /**
          * Replace a reactor
-         * @description What is left out returns to its default. Runs that have begun end with the code that they began with.
+         * @description What is left out returns to its default, and what `GET` returned can be sent back unchanged. Runs that have begun end with the code that they began with.
          */
         put: operations["replaceReactor"];
         post?: never;
         /**
          * Delete a reactor
-         * @description Runs that have begun end as they would have. Results that are kept stay for their 24 hours.
+         * @description Runs that have begun end as they would have. Results that are kept stay for their 24 hours. A reactor that proxies name is a 409 that says how many do.
          */
         delete: operations["deleteReactor"];
         options?: never;
         head?: never;
         /**
          * Change parts of a reactor
-         * @description A merge patch after RFC 7386. In `configuration` a null removes an entry; `application` as null takes the client from the code.
+         * @description A merge patch after RFC 7386. In `configuration` a null removes an entry; `application` or `application_id` as null takes the client from the code.
          */
         patch: operations["patchReactor"];
         trace?: never;
@@ -627,11 +642,16 @@ export interface paths {
         /**
          * Run a reactor
          * @description Expressions in `args` are replaced by what the caller's `token:use` shows of the tokens, then the code runs, for ten seconds at most. It takes
-         *     `token:use` on each container of every token, and `token:create` when the code returns something to tokenize. With a `callback_url` the answer comes
+         *     `token:use` on each container of every token. With a `callback_url` the answer comes
          *     at once, and what the run came to is posted there.
          *
+         *     What the code returns as `tokenize` is tokenized as the reactor's application, or as the caller when the reactor has none: that takes `token:create` of
+         *     it. The caller sees of the tokens what it may read itself, masked at most. One that is not valid is a 422.
+         *
          *     An error that the code throws has the status of its class, or is a 422 with its message. An answer that the code gives by itself
-         *     (`CustomHttpResponseError`) has whatever status, headers and body it chose; one that is not 2xx is not kept for retries.
+         *     (`CustomHttpResponseError`) has the status, from 200 to 599, the headers and the body that it chose; one that is not 2xx is not kept for retries.
+         *
+         *     With a `callback_url`, a tenant that has too many runs waiting or running, 1,000 by default, gets a 429 with the code `too_many_queued_jobs`.
          */
         post: operations["react"];
         delete?: never;
@@ -653,6 +673,9 @@ export interface paths {
          * Start a reactor, and fetch its result later
          * @description As `react` does, but the answer comes at once and the result is kept for 24 hours. The code may run for `timeout_ms`. What is wrong with the
          *     request, and with the tokens in it, is told at once. A `callback_url` is not looked at.
+         *
+         *     A tenant may have a bounded number of runs waiting or running, 1,000 by default. Beyond it, the response is a 429 with the code
+         *     `too_many_queued_jobs` and `Retry-After`, and nothing was done.
          */
         post: operations["reactAsync"];
         delete?: never;
@@ -671,8 +694,10 @@ export interface paths {
         /**
          * Get the result of a run that was started
          * @description A 404 until the run has ended. Then what it came to, with the status that `react` would have had; an answer that the code gave by itself has the
-         *     status and the body that it chose. Only the application, or the session, that started the run is shown it. A result made from a security code that is
-         *     gone by now is a 409.
+         *     status and the body that it chose. Only the application, or the session, that started the run is shown it, and only while it has, on every token among
+         *     the arguments that still exists, at least the access that it had then: a 403 otherwise. A result made from a security code that is
+         *     gone by now is a 409. A run that was cancelled before it began, because the session or application was no longer valid or had lost `token:use`, is a 403
+         *     with the code `job_cancelled`. Each time makes a log entry (`Reactor result retrieved`).
          */
         get: operations["getReactorResult"];
         put?: never;
@@ -692,7 +717,8 @@ export interface paths {
         };
         /**
          * List the last runs of a reactor
-         * @description The last hundred runs of the last hour, with what their code printed. What code prints is shown as it is; it may hold values of tokens.
+         * @description The last hundred runs of the last hour, with what their code printed. What code prints is shown as it is; it may hold values of tokens. Each time
+         *     makes a log entry (`Reactor runs retrieved`).
          */
         get: operations["listReactorRuns"];
         put?: never;
@@ -747,7 +773,9 @@ export interface paths {
         get: operations["getProxy"];
         /**
          * Replace a proxy, but for its key
-         * @description What is left out returns to its default.
+         * @description What is left out returns to its default, and what `GET` returned can be sent back unchanged: id, key, times and the like are ignored. One thing is not removed by leaving it out: a proxy that
+         *     has an application and is to have `require_auth` false keeps it, or the request says `"application": null`. Otherwise it is a 400 with the code
+         *     `application_required`, because without an application anyone with the proxy's key can use any token of the tenant.
          */
         put: operations["replaceProxy"];
         post?: never;
@@ -760,7 +788,8 @@ export interface paths {
         head?: never;
         /**
          * Update a proxy by a merge patch
-         * @description A merge patch after RFC 7386. Null removes, and so does an empty object in place of a transform.
+         * @description A merge patch after RFC 7386. Null removes, and so does an empty object in place of a transform. The application of a proxy that has, or gets with the same
+         *     request, `require_auth` false is removed only by `"application": null`: `application_id` as null is a 400 with the code `application_required` there.
          */
         patch: operations["patchProxy"];
         trace?: never;
@@ -782,9 +811,12 @@ export interface paths {
         put?: never;
         /**
          * Show the request that a call would send
-         * @description Goes the way of a call by the application, and sends nothing: it opens no connection, runs no transform, and shows the mask of every token in place
-         *     of its value, whatever the application may see. Filters work on the mask; where they cannot, `XXXX` stands. Whatever would end the call ends the
-         *     preview, as a plain error. A transform of the proxy would change the request further. The look is in the log, as a read of the proxy and of each token.
+         * @description Goes the way of a call by the application, and sends nothing: it opens no connection and runs no transform. What is shown of a token depends on the
+         *     caller of the preview. One that may itself read the token sees its mask, never the value; filters work on the mask, and where they cannot, `XXXX` stands.
+         *     Every other caller sees a placeholder, such as `[card]`, in place of the whole expression, whatever its filters are. Management applications
+         *     cannot hold `token:read`, so they see placeholders. For each token the preview says whether the call may use it, and by which rule. Anything else that
+         *     would end the call ends the preview, as a plain error. A transform of the proxy would change the request further. The preview is in the log,
+         *     as a read of the proxy and of each token.
          */
         post: operations["previewProxy"];
         delete?: never;
@@ -870,9 +902,35 @@ export interface paths {
         };
         /**
          * List log entries
-         * @description Reading the log makes an entry too, one for each call.
+         * @description Every operation makes an entry, reads included: one for each entity, and for a list of tokens one for each token shown. Attempts of known callers
+         *     that were refused have entries with `outcome` `denied` (`Token read denied`), which name the entity if it exists. Reading the log makes an entry too,
+         *     one for each call.
+         *
+         *     Entries of reading the log, and all others about the log itself, are listed only with `entity_type=log`, or with their
+         *     own `entity_id`: so the pages stand still while they are read.
          */
         get: operations["listLogs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v2/logs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List log entries by cursor
+         * @description As `GET /logs`, without a count. Entries that are made meanwhile are not in it, so that each entry comes once. However far the list
+         *     has come, the next part costs the same.
+         */
+        get: operations["listLogsFrom"];
         put?: never;
         post?: never;
         delete?: never;
@@ -893,6 +951,27 @@ export interface paths {
          * @description The values of `entity_type`, each with a name for people.
          */
         get: operations["listEntityTypes"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/names": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Resolve ids to names
+         * @description What ids of the tenant belong to, in the order asked for: the entities of the log with their kinds, and the names of the tenant, applications, reactors and
+         *     proxies that the key may itself read. What was deleted is known from the log, without its name. Ids that nothing is known of are left out.
+         */
+        get: operations["listNames"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1053,6 +1132,8 @@ export interface components {
             status: number;
             /** @description What went wrong, in a sentence. */
             detail: string;
+            /** @description A stable word for programs, such as `idempotency_key_reused`, on the errors that have one. */
+            code?: string;
             /** @description Messages by the dotted path of the member at fault, such as `name` or `rules.0.container`. */
             errors?: {
                 [key: string]: string[];
@@ -1072,11 +1153,14 @@ export interface components {
          */
         Time: string;
         /**
-         * Format: date-time
-         * @description An instant of RFC 3339 in the future, with any offset.
+         * @description An instant in the future, in the extended form of ISO 8601: `2030-01-02`, `2030-01-02T03:04`, `2030-01-02T03:04:05`, with fractions of seconds, and with
+         *     `Z`, `+00:00` or `+0000`. Without an offset it is UTC, and a date begins at midnight UTC.
          */
         FutureTime: string;
-        /** @description `2030-01-02`, `2030-01-02T03:04`, `2030-01-02T03:04:05`, or a date-time of RFC 3339. Empty, it counts as absent. */
+        /**
+         * @description The extended form of ISO 8601: `2030-01-02`, `2030-01-02T03:04`, `2030-01-02T03:04:05`, with fractions of seconds, and with `Z`, `+00:00` or `+0000`. A `+`
+         *     that is not escaped arrives as a space, and counts as `+`. Empty, it counts as absent.
+         */
         DateFilter: string;
         /** @description Letters, digits, `.`, `_` and `-`. One that could hold a card number is not taken. */
         TraceId: string;
@@ -1085,7 +1169,7 @@ export interface components {
          * @description The id of an application. Absent when the operator did it.
          */
         Actor: string;
-        /** @description 1 to 200 characters, none of them a control character. */
+        /** @description 1 to 200 characters, none of them a control character, and not only blanks. */
         Name: string;
         Tenant: {
             /** Format: uuid */
@@ -1135,6 +1219,24 @@ export interface components {
              */
             uncapped_sessions?: "true" | "false";
             /**
+             * @description Whether callers who may not see fingerprints deduplicate too. Callers who know the id of a token can then test guesses of its data.
+             * @default false
+             * @enum {string}
+             */
+            blind_deduplication?: "true" | "false";
+            /**
+             * @description Whether callers who see the mask of a token see its fingerprint too. With a mask and a fingerprint a card number can be guessed.
+             * @default false
+             * @enum {string}
+             */
+            masked_fingerprints?: "true" | "false";
+            /**
+             * @description Whether ids, containers and metadata keys may look like card numbers.
+             * @default false
+             * @enum {string}
+             */
+            numeric_ids?: "true" | "false";
+            /**
              * @description How long a card's security code is kept, from `1m` to `1h`.
              * @default 1h
              */
@@ -1160,7 +1262,7 @@ export interface components {
             previous_until?: components["schemas"]["Time"];
         };
         /**
-         * @description `public` is for browsers and apps of customers, `private` for servers of the tenant, `management` administers the tenant and sees no tokens.
+         * @description `public` is for browsers and apps of customers, `private` for servers of the tenant, `management` administers the tenant and cannot hold permissions on tokens.
          * @enum {string}
          */
         ApplicationType: "public" | "private" | "management";
@@ -1329,7 +1431,7 @@ export interface components {
              * @description Why the holder may do nothing now, whatever it was granted.
              * @enum {string}
              */
-            inactive?: "it has expired" | "it is not authorized yet" | "the application that made it is gone or has expired" | "the application that authorized it is gone or has expired";
+            inactive?: "it has expired" | "it is not authorized yet" | "the key that created it is gone or its application has expired" | "the key that authorized it is gone or its application has expired";
             /** @description The containers in question; those of the token when one was named. */
             containers?: components["schemas"]["ContainerPath"][];
             /** @description The step that settled it. Absent for a session that is not active. */
@@ -1380,8 +1482,8 @@ export interface components {
         Key: {
             /** Format: uuid */
             id: string;
-            /** @description Counts the keys of an application. */
-            version: number;
+            /** @description Counts the keys of an application, in digits. */
+            version: string;
             /** @description The first characters of the key, by which people tell keys apart. */
             prefix: string;
             key?: components["schemas"]["KeyText"];
@@ -1403,6 +1505,16 @@ export interface components {
             response_transform?: components["schemas"]["ProxyTransform"];
             /**
              * Format: uuid
+             * @description The reactor whose code, configuration and application are the request transform.
+             */
+            request_reactor_id?: string;
+            /**
+             * Format: uuid
+             * @description The reactor whose code, configuration and application are the response transform.
+             */
+            response_reactor_id?: string;
+            /**
+             * Format: uuid
              * @description The application whose rights transforms have, and anonymous callers.
              */
             application_id?: string;
@@ -1422,11 +1534,6 @@ export interface components {
         ProxyConfiguration: {
             [key: string]: string;
         };
-        /** @description A public or private application of the tenant. Members beside its id are ignored. */
-        ProxyApplication: {
-            /** Format: uuid */
-            id: string;
-        };
         WriteProxy: {
             name: components["schemas"]["Name"];
             destination_url: components["schemas"]["DestinationUrl"];
@@ -1434,9 +1541,17 @@ export interface components {
             require_auth?: boolean;
             request_transform?: components["schemas"]["ProxyTransform"];
             response_transform?: components["schemas"]["ProxyTransform"];
-            application?: components["schemas"]["ProxyApplication"];
+            request_reactor_id?: components["schemas"]["NamedReactorId"];
+            response_reactor_id?: components["schemas"]["NamedReactorId"];
+            application?: components["schemas"]["NamedApplication"];
+            application_id?: components["schemas"]["NamedApplicationId"];
             configuration?: components["schemas"]["ProxyConfiguration"];
         };
+        /**
+         * @description A reactor of the tenant whose code, configuration and application are this transform. It cannot be given beside the code of the same transform, and a proxy that
+         *     names one is created and changed only by callers with `reactor:read`. Null stands for none.
+         */
+        NamedReactorId: string | null;
         PreviewProxy: {
             /** @description The application whose key the call would bring. Required unless the proxy asks for no API key, and not allowed then. */
             application_id?: string;
@@ -1458,10 +1573,12 @@ export interface components {
             headers: {
                 [key: string]: string;
             };
-            /** @description With masks in place of the values of tokens. */
+            /** @description With masks or placeholders in place of the values of tokens. */
             body?: string;
             /** @description Whether the call would bring no API key. */
             anonymous: boolean;
+            /** @description Whether the call may use each of the tokens. Otherwise it would be refused. */
+            allowed: boolean;
             tokens: components["schemas"]["PreviewedToken"][];
             /**
              * @description There when the proxy has such code. What is shown is the request before it.
@@ -1475,11 +1592,19 @@ export interface components {
             response_transform?: "not run";
         };
         PreviewedToken: {
-            id: string;
+            /** @description Absent when it could be a card number. The tokens are in the order in which the body first names them. */
+            id?: string;
             type: string;
             containers: components["schemas"]["ContainerPath"][];
-            /** @description What the destination would get. */
-            transform: components["schemas"]["TransformName"];
+            /** @description Whether the call may use the token. */
+            allowed: boolean;
+            /** @description What the destination would get. Absent when the call may not use the token. */
+            transform?: components["schemas"]["TransformName"];
+            /**
+             * @description How the preview shows the token. `mask` when the caller of the preview may read it, with `mask` or `reveal`; otherwise `placeholder`, which holds nothing of its data.
+             * @enum {string}
+             */
+            shown: "mask" | "placeholder";
             decided_by: components["schemas"]["AccessStep"];
             steps: components["schemas"]["AccessStep"][];
         };
@@ -1491,7 +1616,10 @@ export interface components {
             require_auth?: boolean | null;
             request_transform?: components["schemas"]["PatchTransform"];
             response_transform?: components["schemas"]["PatchTransform"];
+            request_reactor_id?: components["schemas"]["NamedReactorId"];
+            response_reactor_id?: components["schemas"]["NamedReactorId"];
             application?: components["schemas"]["NamedApplication"];
+            application_id?: components["schemas"]["NamedApplicationId"];
             /** @description Merged; null removes an entry, or all of them. */
             configuration?: {
                 [key: string]: string | null;
@@ -1546,13 +1674,14 @@ export interface components {
         /** @description Expressions over `data`, each of which comes to a text of 1 to 400 characters; `data:` in a search finds the token by it. Absent, those of the type. */
         SearchIndexes: string[];
         /**
-         * @description From then on the token is not there, and it is removed from disk soon after. In the future, as `8/26/2030 7:23:57 PM -07:00`, `8/26/2030` or a
-         *     date-time of RFC 3339. Without an offset it is UTC, and a date begins at midnight UTC.
+         * @description From then on the token is not there, and it is removed from disk soon after. In the future, as `8/26/2030 7:23:57 PM -07:00`, `8/26/2030` or in
+         *     the extended form of ISO 8601 (`2030-08-26`, `2030-08-26T19:23`, `2030-08-26T19:23:57-07:00`). Without an offset it is UTC, and a date begins at midnight UTC.
          */
         TokenExpiry: string;
         /**
          * @description A token as the key's access shows it: with `reveal` the data itself, with `mask` the masked data, with `redact` neither `data` nor `card` nor `bank`.
-         *     An equal token that a create came upon and the key may not read shows its `id`, `type`, `tenant_id`, `fingerprint` and `containers` alone.
+         *     Responses to an update leave out `data`, `metadata`, `mask`, `fingerprint_expression` and `search_indexes` for a key without `token:read` on the token,
+         *     except what the request itself sent.
          */
         Token: {
             id: string;
@@ -1568,7 +1697,10 @@ export interface components {
              *     is hidden. In answers to `POST /tokenize` see there.
              */
             mask?: unknown;
-            /** @description The same for tokens of one type and tenant that are equal, and for no others. */
+            /**
+             * @description Equal for two tokens of one tenant and type for which the same expression gave the same value. Shown to keys that hold `token:read` or `token:use` with
+             *     `reveal` on every container of the token; the tenant setting `masked_fingerprints` extends that to `mask`.
+             */
             fingerprint?: string;
             fingerprint_expression?: string;
             containers: components["schemas"]["Containers"];
@@ -1603,19 +1735,23 @@ export interface components {
         CreateToken: {
             /**
              * @description The id, or an expression over `data`, in which alias filters may stand. 3 to 400 characters, no control characters and none of
-             *     `# / \ + ? [ ] | & = % < > { } ^`. It must not tell what is protected. Taken: 409. Absent: a UUID.
+             *     `# / \ + ? [ ] | & = % < > { } ^`, no white space or `-` at its ends, not beginning with `token:`. It must not be the data, hold 12 or more digits of it,
+             *     or look like a card number (400 `id_looks_like_card_number`). Taken: 409. Absent: a UUID.
              */
             id?: string;
             type: components["schemas"]["TokenType"];
             data: components["schemas"]["TokenData"];
-            /** @description What is shown where data is masked, of any structure, with expressions over `data` in its strings. Absent, that of the type. */
+            /**
+             * @description What is shown where data is masked, of any structure, with expressions over `data` in its strings. Absent, that of the type. All expressions of a
+             *     request share one budget of steps and memory, of which one mask may use a part (400 `expression_steps`, `expression_memory`).
+             */
             mask?: unknown;
             containers?: components["schemas"]["Containers"];
             metadata?: components["schemas"]["Metadata"];
             search_indexes?: components["schemas"]["SearchIndexes"];
-            /** @description An expression over `data` and `metadata` for what makes two tokens equal. Absent, that of the type. */
+            /** @description An expression for what makes two tokens equal. It must refer to `data` and may refer to `metadata`. Absent, that of the type. */
             fingerprint_expression?: string;
-            /** @description Whether an equal token is returned instead. Absent, the tenant's setting counts. */
+            /** @description Whether a duplicate is returned instead, if there is one. Absent, the tenant's setting counts. It takes fingerprints; a 400 without them. */
             deduplicate_token?: boolean;
             expires_at?: components["schemas"]["TokenExpiry"];
         };
@@ -1634,6 +1770,7 @@ export interface components {
             /** @description Replaced; null returns to those of the type. */
             search_indexes?: string[] | null;
             fingerprint_expression?: string | null;
+            /** @description Accepted and ignored. An update always applies. */
             deduplicate_token?: boolean | null;
             /** @description As in `CreateToken`; null removes the expiry. */
             expires_at?: string | null;
@@ -1642,7 +1779,8 @@ export interface components {
          * @description Comparisons `field:value` joined by `AND`, `OR`, `NOT` and parentheses. Fields are `id`, `type`, `container`, `fingerprint`, `data`, `metadata.<key>`,
          *     `created_by`, `created_at`, `modified_by` and `modified_at`. Values with spaces or punctuation stand in double quotes. `container:"/a/*"` takes what
          *     is below, too. Times are a day, an instant or a range: `[a TO b]` with its ends, `{a TO b}` without, `*` for none. `data:` compares with the
-         *     search indexes of tokens. A query that is not understood is a 400 with the position.
+         *     search indexes of tokens that the key may search with `mask` or `reveal`, `fingerprint:` with fingerprints that it may see; there are at most 20 of these
+         *     two together. A query that is not understood is a 400 with the position.
          */
         SearchQuery: string;
         SearchTokens: {
@@ -1673,6 +1811,11 @@ export interface components {
             code: components["schemas"]["Code"];
             configuration: components["schemas"]["Configuration"];
             application?: components["schemas"]["ApplicationRef"];
+            /**
+             * @description Always `active`. A reactor can be called as soon as it is stored.
+             * @enum {string}
+             */
+            state: "active";
             created_by?: components["schemas"]["Actor"];
             created_at: components["schemas"]["Time"];
             modified_by?: components["schemas"]["Actor"];
@@ -1694,11 +1837,16 @@ export interface components {
              */
             id: string;
         };
-        /** @description Only `id` counts; null, or an object without it, is none. */
+        /** @description A public or private application of the tenant. Only `id` counts; null, or an object without it, is none. In a merge patch null removes, and an object without `id` changes nothing. */
         NamedApplication: {
             /** Format: uuid */
             id?: string | null;
         } | null;
+        /**
+         * Format: uuid
+         * @description The same as `application.id`. Both may be given when they are equal; when they differ it is a 400 with the code `application_mismatch`.
+         */
+        NamedApplicationId: string | null;
         WriteReactor: {
             name: components["schemas"]["Name"];
             code: components["schemas"]["Code"];
@@ -1707,6 +1855,7 @@ export interface components {
                 [key: string]: string | null;
             };
             application?: components["schemas"]["NamedApplication"];
+            application_id?: components["schemas"]["NamedApplicationId"];
         };
         PatchReactor: {
             name?: components["schemas"]["Name"];
@@ -1715,6 +1864,7 @@ export interface components {
                 [key: string]: string | null;
             };
             application?: components["schemas"]["NamedApplication"];
+            application_id?: components["schemas"]["NamedApplicationId"];
         };
         React: {
             /**
@@ -1778,7 +1928,7 @@ export interface components {
              */
             session_id?: string;
             entity_type: components["schemas"]["EntityTypeName"];
-            /** @description The entity's id, or `*` for a list. */
+            /** @description The entity's id. `*` for a list, and for a refused attempt at something that does not exist. */
             entity_id: string;
             /** @enum {string} */
             operation: "create" | "read" | "update" | "delete" | "use" | "rotate";
@@ -1795,6 +1945,18 @@ export interface components {
         };
         /** @enum {string} */
         EntityTypeName: "application" | "bank" | "card" | "card_number" | "employer_id_number" | "key" | "log" | "proxy" | "reactor" | "session" | "social_security_number" | "tenant" | "token" | "us_bank_account_number" | "us_bank_routing_number";
+        Named: {
+            id: string;
+            /** @description A value of `GET /logs/entity-types`. */
+            kind: string;
+            /** @description Absent for what has none, for what was deleted, and for what the key may not read. */
+            name?: string;
+            /**
+             * @description It was deleted.
+             * @constant
+             */
+            deleted?: true;
+        };
         EntityType: {
             display_name: string;
             value: components["schemas"]["EntityTypeName"];
@@ -1825,6 +1987,9 @@ export interface components {
                  *         "disable_ephemeral_proxy": "false",
                  *         "disable_anonymous_detokenization": "false",
                  *         "uncapped_sessions": "false",
+                 *         "blind_deduplication": "false",
+                 *         "masked_fingerprints": "false",
+                 *         "numeric_ids": "false",
                  *         "cvc_retention": "1h"
                  *       },
                  *       "created_at": "2030-01-02T03:04:05.000000+00:00"
@@ -2086,6 +2251,26 @@ export interface components {
                 "application/json": components["schemas"]["Problem"];
             };
         };
+        /** @description With the key of a public application, the idempotency key was used with another body before. Nothing was done. */
+        KeyReused: {
+            headers: {
+                "SVC-TRACE-ID": components["headers"]["TraceId"];
+                RateLimit: components["headers"]["RateLimit"];
+                "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "title": "Unprocessable Entity",
+                 *       "status": 422,
+                 *       "detail": "this idempotency key was used with another body",
+                 *       "code": "idempotency_key_reused"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Problem"];
+            };
+        };
         /** @description Done. */
         Changed: {
             headers: {
@@ -2262,7 +2447,10 @@ export interface components {
                 "application/json": components["schemas"]["Problem"];
             };
         };
-        /** @description The key or the client's address has made too many requests. */
+        /**
+         * @description The key or the client's address has made too many requests, or a public key or a session has accessed too many tokens from one address.
+         *     `code` says which limit: `request_rate`, `token_rate` or `key_token_rate`.
+         */
         TooManyRequests: {
             headers: {
                 "SVC-TRACE-ID": components["headers"]["TraceId"];
@@ -2276,7 +2464,8 @@ export interface components {
                  * @example {
                  *       "title": "Too Many Requests",
                  *       "status": 429,
-                 *       "detail": "too many requests; see Retry-After"
+                 *       "detail": "too many requests; see Retry-After",
+                 *       "code": "request_rate"
                  *     }
                  */
                 "application/json": components["schemas"]["Problem"];
@@ -2299,7 +2488,10 @@ export interface components {
                 "application/json": components["schemas"]["Problem"];
             };
         };
-        /** @description The service cannot do this just now. */
+        /**
+         * @description The service cannot do this just now. With `code` `request_memory` or `tenant_request_memory`, the requests in flight, or those of the
+         *     tenant, use all memory that is set aside for them.
+         */
         ServiceUnavailable: {
             headers: {
                 "SVC-TRACE-ID": components["headers"]["TraceId"];
@@ -2367,8 +2559,13 @@ export interface components {
         ReactorId: string;
         /** @description Keeps the tokens that have this container, or with `*` behind it one under it. */
         ContainerFilter: string;
-        /** @description Keeps the tokens with this fingerprint. */
+        /** @description Keeps the tokens with this fingerprint, among those whose fingerprint the key may see. */
         FingerprintFilter: string;
+        /**
+         * @description Asks for less than the rules allow: of each token at most this is shown, and tokens are found by their data or fingerprint only as far. It never shows
+         *     more; `reveal` asks for what the rules allow, as no parameter does.
+         */
+        Transform: components["schemas"]["TransformName"];
         /**
          * @description Keeps the tokens that have all of this metadata. The case of values does not matter, that of keys does; of a key that is given
          *     several times the first counts, and there are at most 50. Besides `metadata[order]=1001` it may be written as `metadata.order=1001`,
@@ -2386,9 +2583,13 @@ export interface components {
         /** @description The `ETag` of what the client has already. When that is still right, the answer is a 304 without a body. */
         IfNoneMatch: string;
         /**
-         * @description A value of the client's own, such as a UUID, of 1 to 200 printable characters. Of all requests of one caller with one key, method and path, one takes
+         * @description A value of the client's own of 1 to 200 printable characters; a random UUID is best. Of all requests of one caller with one key, method and path, one takes
          *     effect; the others get its answer for 24 hours, whatever their bodies are, or a 409 while it is being processed. The answers of
-         *     requests that failed are not kept: the next request with the key is a new one.
+         *     requests that failed are not kept: the next request with the key is a new one. A replay takes the permission of the operation and, on every token that the
+         *     result is about, the access that the result was made with.
+         *
+         *     **With the key of a public application**, which many clients share: an idempotency key of 22 or more characters must be unguessable, and is bound to the body: the
+         *     same key with another body is a 422. A shorter one counts only for the same client address and the same body, and is ignored by `POST /sessions`.
          */
         IdempotencyKey: string;
         /**
@@ -2497,9 +2698,13 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A value of the client's own, such as a UUID, of 1 to 200 printable characters. Of all requests of one caller with one key, method and path, one takes
+                 * @description A value of the client's own of 1 to 200 printable characters; a random UUID is best. Of all requests of one caller with one key, method and path, one takes
                  *     effect; the others get its answer for 24 hours, whatever their bodies are, or a 409 while it is being processed. The answers of
-                 *     requests that failed are not kept: the next request with the key is a new one.
+                 *     requests that failed are not kept: the next request with the key is a new one. A replay takes the permission of the operation and, on every token that the
+                 *     result is about, the access that the result was made with.
+                 *
+                 *     **With the key of a public application**, which many clients share: an idempotency key of 22 or more characters must be unguessable, and is bound to the body: the
+                 *     same key with another body is a 422. A shorter one counts only for the same client address and the same body, and is ignored by `POST /sessions`.
                  */
                 "SVC-IDEMPOTENCY-KEY"?: components["parameters"]["IdempotencyKey"];
             };
@@ -2622,9 +2827,13 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A value of the client's own, such as a UUID, of 1 to 200 printable characters. Of all requests of one caller with one key, method and path, one takes
+                 * @description A value of the client's own of 1 to 200 printable characters; a random UUID is best. Of all requests of one caller with one key, method and path, one takes
                  *     effect; the others get its answer for 24 hours, whatever their bodies are, or a 409 while it is being processed. The answers of
-                 *     requests that failed are not kept: the next request with the key is a new one.
+                 *     requests that failed are not kept: the next request with the key is a new one. A replay takes the permission of the operation and, on every token that the
+                 *     result is about, the access that the result was made with.
+                 *
+                 *     **With the key of a public application**, which many clients share: an idempotency key of 22 or more characters must be unguessable, and is bound to the body: the
+                 *     same key with another body is a 422. A shorter one counts only for the same client address and the same body, and is ignored by `POST /sessions`.
                  */
                 "SVC-IDEMPOTENCY-KEY"?: components["parameters"]["IdempotencyKey"];
             };
@@ -2723,9 +2932,13 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A value of the client's own, such as a UUID, of 1 to 200 printable characters. Of all requests of one caller with one key, method and path, one takes
+                 * @description A value of the client's own of 1 to 200 printable characters; a random UUID is best. Of all requests of one caller with one key, method and path, one takes
                  *     effect; the others get its answer for 24 hours, whatever their bodies are, or a 409 while it is being processed. The answers of
-                 *     requests that failed are not kept: the next request with the key is a new one.
+                 *     requests that failed are not kept: the next request with the key is a new one. A replay takes the permission of the operation and, on every token that the
+                 *     result is about, the access that the result was made with.
+                 *
+                 *     **With the key of a public application**, which many clients share: an idempotency key of 22 or more characters must be unguessable, and is bound to the body: the
+                 *     same key with another body is a 422. A shorter one counts only for the same client address and the same body, and is ignored by `POST /sessions`.
                  */
                 "SVC-IDEMPOTENCY-KEY"?: components["parameters"]["IdempotencyKey"];
             };
@@ -2813,9 +3026,13 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A value of the client's own, such as a UUID, of 1 to 200 printable characters. Of all requests of one caller with one key, method and path, one takes
+                 * @description A value of the client's own of 1 to 200 printable characters; a random UUID is best. Of all requests of one caller with one key, method and path, one takes
                  *     effect; the others get its answer for 24 hours, whatever their bodies are, or a 409 while it is being processed. The answers of
-                 *     requests that failed are not kept: the next request with the key is a new one.
+                 *     requests that failed are not kept: the next request with the key is a new one. A replay takes the permission of the operation and, on every token that the
+                 *     result is about, the access that the result was made with.
+                 *
+                 *     **With the key of a public application**, which many clients share: an idempotency key of 22 or more characters must be unguessable, and is bound to the body: the
+                 *     same key with another body is a 422. A shorter one counts only for the same client address and the same body, and is ignored by `POST /sessions`.
                  */
                 "SVC-IDEMPOTENCY-KEY"?: components["parameters"]["IdempotencyKey"];
             };
@@ -2889,9 +3106,13 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A value of the client's own, such as a UUID, of 1 to 200 printable characters. Of all requests of one caller with one key, method and path, one takes
+                 * @description A value of the client's own of 1 to 200 printable characters; a random UUID is best. Of all requests of one caller with one key, method and path, one takes
                  *     effect; the others get its answer for 24 hours, whatever their bodies are, or a 409 while it is being processed. The answers of
-                 *     requests that failed are not kept: the next request with the key is a new one.
+                 *     requests that failed are not kept: the next request with the key is a new one. A replay takes the permission of the operation and, on every token that the
+                 *     result is about, the access that the result was made with.
+                 *
+                 *     **With the key of a public application**, which many clients share: an idempotency key of 22 or more characters must be unguessable, and is bound to the body: the
+                 *     same key with another body is a 422. A shorter one counts only for the same client address and the same body, and is ignored by `POST /sessions`.
                  */
                 "SVC-IDEMPOTENCY-KEY"?: components["parameters"]["IdempotencyKey"];
             };
@@ -2961,7 +3182,7 @@ export interface operations {
                      * @example [
                      *       {
                      *         "id": "00000000-0000-4000-8000-000000000003",
-                     *         "version": 1,
+                     *         "version": "1",
                      *         "prefix": "key_dev_pvt_EXAMPLE",
                      *         "created_by": "00000000-0000-4000-8000-000000000009",
                      *         "created_at": "2030-01-02T03:04:05.000000+00:00"
@@ -2985,9 +3206,13 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A value of the client's own, such as a UUID, of 1 to 200 printable characters. Of all requests of one caller with one key, method and path, one takes
+                 * @description A value of the client's own of 1 to 200 printable characters; a random UUID is best. Of all requests of one caller with one key, method and path, one takes
                  *     effect; the others get its answer for 24 hours, whatever their bodies are, or a 409 while it is being processed. The answers of
-                 *     requests that failed are not kept: the next request with the key is a new one.
+                 *     requests that failed are not kept: the next request with the key is a new one. A replay takes the permission of the operation and, on every token that the
+                 *     result is about, the access that the result was made with.
+                 *
+                 *     **With the key of a public application**, which many clients share: an idempotency key of 22 or more characters must be unguessable, and is bound to the body: the
+                 *     same key with another body is a 422. A shorter one counts only for the same client address and the same body, and is ignored by `POST /sessions`.
                  */
                 "SVC-IDEMPOTENCY-KEY"?: components["parameters"]["IdempotencyKey"];
             };
@@ -3016,7 +3241,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "id": "00000000-0000-4000-8000-000000000004",
-                     *       "version": 2,
+                     *       "version": "2",
                      *       "prefix": "key_dev_pvt_EXAMPLE",
                      *       "key": "key_dev_pvt_EXAMPLE_this_opens_nothing",
                      *       "created_by": "00000000-0000-4000-8000-000000000009",
@@ -3069,7 +3294,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "id": "00000000-0000-4000-8000-000000000003",
-                     *       "version": 1,
+                     *       "version": "1",
                      *       "prefix": "key_dev_pvt_EXAMPLE",
                      *       "created_by": "00000000-0000-4000-8000-000000000009",
                      *       "created_at": "2030-01-02T03:04:05.000000+00:00"
@@ -3110,7 +3335,6 @@ export interface operations {
             204: components["responses"]["NoContent"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
@@ -3207,9 +3431,13 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A value of the client's own, such as a UUID, of 1 to 200 printable characters. Of all requests of one caller with one key, method and path, one takes
+                 * @description A value of the client's own of 1 to 200 printable characters; a random UUID is best. Of all requests of one caller with one key, method and path, one takes
                  *     effect; the others get its answer for 24 hours, whatever their bodies are, or a 409 while it is being processed. The answers of
-                 *     requests that failed are not kept: the next request with the key is a new one.
+                 *     requests that failed are not kept: the next request with the key is a new one. A replay takes the permission of the operation and, on every token that the
+                 *     result is about, the access that the result was made with.
+                 *
+                 *     **With the key of a public application**, which many clients share: an idempotency key of 22 or more characters must be unguessable, and is bound to the body: the
+                 *     same key with another body is a 422. A shorter one counts only for the same client address and the same body, and is ignored by `POST /sessions`.
                  */
                 "SVC-IDEMPOTENCY-KEY"?: components["parameters"]["IdempotencyKey"];
             };
@@ -3253,9 +3481,13 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A value of the client's own, such as a UUID, of 1 to 200 printable characters. Of all requests of one caller with one key, method and path, one takes
+                 * @description A value of the client's own of 1 to 200 printable characters; a random UUID is best. Of all requests of one caller with one key, method and path, one takes
                  *     effect; the others get its answer for 24 hours, whatever their bodies are, or a 409 while it is being processed. The answers of
-                 *     requests that failed are not kept: the next request with the key is a new one.
+                 *     requests that failed are not kept: the next request with the key is a new one. A replay takes the permission of the operation and, on every token that the
+                 *     result is about, the access that the result was made with.
+                 *
+                 *     **With the key of a public application**, which many clients share: an idempotency key of 22 or more characters must be unguessable, and is bound to the body: the
+                 *     same key with another body is a 422. A shorter one counts only for the same client address and the same body, and is ignored by `POST /sessions`.
                  */
                 "SVC-IDEMPOTENCY-KEY"?: components["parameters"]["IdempotencyKey"];
             };
@@ -3511,9 +3743,13 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A value of the client's own, such as a UUID, of 1 to 200 printable characters. Of all requests of one caller with one key, method and path, one takes
+                 * @description A value of the client's own of 1 to 200 printable characters; a random UUID is best. Of all requests of one caller with one key, method and path, one takes
                  *     effect; the others get its answer for 24 hours, whatever their bodies are, or a 409 while it is being processed. The answers of
-                 *     requests that failed are not kept: the next request with the key is a new one.
+                 *     requests that failed are not kept: the next request with the key is a new one. A replay takes the permission of the operation and, on every token that the
+                 *     result is about, the access that the result was made with.
+                 *
+                 *     **With the key of a public application**, which many clients share: an idempotency key of 22 or more characters must be unguessable, and is bound to the body: the
+                 *     same key with another body is a 422. A shorter one counts only for the same client address and the same body, and is ignored by `POST /sessions`.
                  */
                 "SVC-IDEMPOTENCY-KEY"?: components["parameters"]["IdempotencyKey"];
             };
@@ -3546,6 +3782,7 @@ export interface operations {
             409: components["responses"]["Conflict"];
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["KeyReused"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
@@ -3598,7 +3835,7 @@ export interface operations {
                 type?: string[];
                 /** @description Keeps the tokens that have this container, or with `*` behind it one under it. */
                 container?: components["parameters"]["ContainerFilter"];
-                /** @description Keeps the tokens with this fingerprint. */
+                /** @description Keeps the tokens with this fingerprint, among those whose fingerprint the key may see. */
                 fingerprint?: components["parameters"]["FingerprintFilter"];
                 /**
                  * @description Keeps the tokens that have all of this metadata. The case of values does not matter, that of keys does; of a key that is given
@@ -3617,6 +3854,11 @@ export interface operations {
                  * @example 20
                  */
                 size?: components["parameters"]["Size"];
+                /**
+                 * @description Asks for less than the rules allow: of each token at most this is shown, and tokens are found by their data or fingerprint only as far. It never shows
+                 *     more; `reveal` asks for what the rules allow, as no parameter does.
+                 */
+                transform?: components["parameters"]["Transform"];
             };
             header?: never;
             path?: never;
@@ -3628,6 +3870,7 @@ export interface operations {
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
+            413: components["responses"]["ContentTooLarge"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
@@ -3639,9 +3882,13 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A value of the client's own, such as a UUID, of 1 to 200 printable characters. Of all requests of one caller with one key, method and path, one takes
+                 * @description A value of the client's own of 1 to 200 printable characters; a random UUID is best. Of all requests of one caller with one key, method and path, one takes
                  *     effect; the others get its answer for 24 hours, whatever their bodies are, or a 409 while it is being processed. The answers of
-                 *     requests that failed are not kept: the next request with the key is a new one.
+                 *     requests that failed are not kept: the next request with the key is a new one. A replay takes the permission of the operation and, on every token that the
+                 *     result is about, the access that the result was made with.
+                 *
+                 *     **With the key of a public application**, which many clients share: an idempotency key of 22 or more characters must be unguessable, and is bound to the body: the
+                 *     same key with another body is a 422. A shorter one counts only for the same client address and the same body, and is ignored by `POST /sessions`.
                  */
                 "SVC-IDEMPOTENCY-KEY"?: components["parameters"]["IdempotencyKey"];
             };
@@ -3675,6 +3922,7 @@ export interface operations {
             409: components["responses"]["Conflict"];
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["KeyReused"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
@@ -3683,7 +3931,13 @@ export interface operations {
     };
     getToken: {
         parameters: {
-            query?: never;
+            query?: {
+                /**
+                 * @description Asks for less than the rules allow: of each token at most this is shown, and tokens are found by their data or fingerprint only as far. It never shows
+                 *     more; `reveal` asks for what the rules allow, as no parameter does.
+                 */
+                transform?: components["parameters"]["Transform"];
+            };
             header?: never;
             path: {
                 /**
@@ -3711,6 +3965,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            413: components["responses"]["ContentTooLarge"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
@@ -3747,9 +4002,13 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A value of the client's own, such as a UUID, of 1 to 200 printable characters. Of all requests of one caller with one key, method and path, one takes
+                 * @description A value of the client's own of 1 to 200 printable characters; a random UUID is best. Of all requests of one caller with one key, method and path, one takes
                  *     effect; the others get its answer for 24 hours, whatever their bodies are, or a 409 while it is being processed. The answers of
-                 *     requests that failed are not kept: the next request with the key is a new one.
+                 *     requests that failed are not kept: the next request with the key is a new one. A replay takes the permission of the operation and, on every token that the
+                 *     result is about, the access that the result was made with.
+                 *
+                 *     **With the key of a public application**, which many clients share: an idempotency key of 22 or more characters must be unguessable, and is bound to the body: the
+                 *     same key with another body is a 422. A shorter one counts only for the same client address and the same body, and is ignored by `POST /sessions`.
                  */
                 "SVC-IDEMPOTENCY-KEY"?: components["parameters"]["IdempotencyKey"];
             };
@@ -3789,6 +4048,7 @@ export interface operations {
             409: components["responses"]["Conflict"];
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["NotMergePatch"];
+            422: components["responses"]["KeyReused"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
@@ -3797,7 +4057,13 @@ export interface operations {
     };
     searchTokens: {
         parameters: {
-            query?: never;
+            query?: {
+                /**
+                 * @description Asks for less than the rules allow: of each token at most this is shown, and tokens are found by their data or fingerprint only as far. It never shows
+                 *     more; `reveal` asks for what the rules allow, as no parameter does.
+                 */
+                transform?: components["parameters"]["Transform"];
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -3837,7 +4103,7 @@ export interface operations {
                 type?: string[];
                 /** @description Keeps the tokens that have this container, or with `*` behind it one under it. */
                 container?: components["parameters"]["ContainerFilter"];
-                /** @description Keeps the tokens with this fingerprint. */
+                /** @description Keeps the tokens with this fingerprint, among those whose fingerprint the key may see. */
                 fingerprint?: components["parameters"]["FingerprintFilter"];
                 /**
                  * @description Keeps the tokens that have all of this metadata. The case of values does not matter, that of keys does; of a key that is given
@@ -3853,6 +4119,11 @@ export interface operations {
                  * @example 20
                  */
                 size?: components["parameters"]["Size"];
+                /**
+                 * @description Asks for less than the rules allow: of each token at most this is shown, and tokens are found by their data or fingerprint only as far. It never shows
+                 *     more; `reveal` asks for what the rules allow, as no parameter does.
+                 */
+                transform?: components["parameters"]["Transform"];
             };
             header?: never;
             path?: never;
@@ -3864,6 +4135,7 @@ export interface operations {
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
+            413: components["responses"]["ContentTooLarge"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
@@ -3872,7 +4144,13 @@ export interface operations {
     };
     searchTokensFrom: {
         parameters: {
-            query?: never;
+            query?: {
+                /**
+                 * @description Asks for less than the rules allow: of each token at most this is shown, and tokens are found by their data or fingerprint only as far. It never shows
+                 *     more; `reveal` asks for what the rules allow, as no parameter does.
+                 */
+                transform?: components["parameters"]["Transform"];
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -3950,6 +4228,7 @@ export interface operations {
                      *           "name": "Look up a BIN",
                      *           "code": "module.exports = async (req) => ({ raw: req.args });",
                      *           "configuration": {},
+                     *           "state": "active",
                      *           "created_by": "00000000-0000-4000-8000-000000000009",
                      *           "created_at": "2030-01-02T03:04:05.000000+00:00"
                      *         }
@@ -3976,9 +4255,13 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A value of the client's own, such as a UUID, of 1 to 200 printable characters. Of all requests of one caller with one key, method and path, one takes
+                 * @description A value of the client's own of 1 to 200 printable characters; a random UUID is best. Of all requests of one caller with one key, method and path, one takes
                  *     effect; the others get its answer for 24 hours, whatever their bodies are, or a 409 while it is being processed. The answers of
-                 *     requests that failed are not kept: the next request with the key is a new one.
+                 *     requests that failed are not kept: the next request with the key is a new one. A replay takes the permission of the operation and, on every token that the
+                 *     result is about, the access that the result was made with.
+                 *
+                 *     **With the key of a public application**, which many clients share: an idempotency key of 22 or more characters must be unguessable, and is bound to the body: the
+                 *     same key with another body is a 422. A shorter one counts only for the same client address and the same body, and is ignored by `POST /sessions`.
                  */
                 "SVC-IDEMPOTENCY-KEY"?: components["parameters"]["IdempotencyKey"];
             };
@@ -4061,9 +4344,13 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A value of the client's own, such as a UUID, of 1 to 200 printable characters. Of all requests of one caller with one key, method and path, one takes
+                 * @description A value of the client's own of 1 to 200 printable characters; a random UUID is best. Of all requests of one caller with one key, method and path, one takes
                  *     effect; the others get its answer for 24 hours, whatever their bodies are, or a 409 while it is being processed. The answers of
-                 *     requests that failed are not kept: the next request with the key is a new one.
+                 *     requests that failed are not kept: the next request with the key is a new one. A replay takes the permission of the operation and, on every token that the
+                 *     result is about, the access that the result was made with.
+                 *
+                 *     **With the key of a public application**, which many clients share: an idempotency key of 22 or more characters must be unguessable, and is bound to the body: the
+                 *     same key with another body is a 422. A shorter one counts only for the same client address and the same body, and is ignored by `POST /sessions`.
                  */
                 "SVC-IDEMPOTENCY-KEY"?: components["parameters"]["IdempotencyKey"];
             };
@@ -4124,6 +4411,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
@@ -4135,9 +4423,13 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A value of the client's own, such as a UUID, of 1 to 200 printable characters. Of all requests of one caller with one key, method and path, one takes
+                 * @description A value of the client's own of 1 to 200 printable characters; a random UUID is best. Of all requests of one caller with one key, method and path, one takes
                  *     effect; the others get its answer for 24 hours, whatever their bodies are, or a 409 while it is being processed. The answers of
-                 *     requests that failed are not kept: the next request with the key is a new one.
+                 *     requests that failed are not kept: the next request with the key is a new one. A replay takes the permission of the operation and, on every token that the
+                 *     result is about, the access that the result was made with.
+                 *
+                 *     **With the key of a public application**, which many clients share: an idempotency key of 22 or more characters must be unguessable, and is bound to the body: the
+                 *     same key with another body is a 422. A shorter one counts only for the same client address and the same body, and is ignored by `POST /sessions`.
                  */
                 "SVC-IDEMPOTENCY-KEY"?: components["parameters"]["IdempotencyKey"];
             };
@@ -4185,9 +4477,13 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A value of the client's own, such as a UUID, of 1 to 200 printable characters. Of all requests of one caller with one key, method and path, one takes
+                 * @description A value of the client's own of 1 to 200 printable characters; a random UUID is best. Of all requests of one caller with one key, method and path, one takes
                  *     effect; the others get its answer for 24 hours, whatever their bodies are, or a 409 while it is being processed. The answers of
-                 *     requests that failed are not kept: the next request with the key is a new one.
+                 *     requests that failed are not kept: the next request with the key is a new one. A replay takes the permission of the operation and, on every token that the
+                 *     result is about, the access that the result was made with.
+                 *
+                 *     **With the key of a public application**, which many clients share: an idempotency key of 22 or more characters must be unguessable, and is bound to the body: the
+                 *     same key with another body is a 422. A shorter one counts only for the same client address and the same body, and is ignored by `POST /sessions`.
                  */
                 "SVC-IDEMPOTENCY-KEY"?: components["parameters"]["IdempotencyKey"];
             };
@@ -4242,9 +4538,13 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A value of the client's own, such as a UUID, of 1 to 200 printable characters. Of all requests of one caller with one key, method and path, one takes
+                 * @description A value of the client's own of 1 to 200 printable characters; a random UUID is best. Of all requests of one caller with one key, method and path, one takes
                  *     effect; the others get its answer for 24 hours, whatever their bodies are, or a 409 while it is being processed. The answers of
-                 *     requests that failed are not kept: the next request with the key is a new one.
+                 *     requests that failed are not kept: the next request with the key is a new one. A replay takes the permission of the operation and, on every token that the
+                 *     result is about, the access that the result was made with.
+                 *
+                 *     **With the key of a public application**, which many clients share: an idempotency key of 22 or more characters must be unguessable, and is bound to the body: the
+                 *     same key with another body is a 422. A shorter one counts only for the same client address and the same body, and is ignored by `POST /sessions`.
                  */
                 "SVC-IDEMPOTENCY-KEY"?: components["parameters"]["IdempotencyKey"];
             };
@@ -4489,9 +4789,13 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A value of the client's own, such as a UUID, of 1 to 200 printable characters. Of all requests of one caller with one key, method and path, one takes
+                 * @description A value of the client's own of 1 to 200 printable characters; a random UUID is best. Of all requests of one caller with one key, method and path, one takes
                  *     effect; the others get its answer for 24 hours, whatever their bodies are, or a 409 while it is being processed. The answers of
-                 *     requests that failed are not kept: the next request with the key is a new one.
+                 *     requests that failed are not kept: the next request with the key is a new one. A replay takes the permission of the operation and, on every token that the
+                 *     result is about, the access that the result was made with.
+                 *
+                 *     **With the key of a public application**, which many clients share: an idempotency key of 22 or more characters must be unguessable, and is bound to the body: the
+                 *     same key with another body is a 422. A shorter one counts only for the same client address and the same body, and is ignored by `POST /sessions`.
                  */
                 "SVC-IDEMPOTENCY-KEY"?: components["parameters"]["IdempotencyKey"];
             };
@@ -4561,9 +4865,13 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A value of the client's own, such as a UUID, of 1 to 200 printable characters. Of all requests of one caller with one key, method and path, one takes
+                 * @description A value of the client's own of 1 to 200 printable characters; a random UUID is best. Of all requests of one caller with one key, method and path, one takes
                  *     effect; the others get its answer for 24 hours, whatever their bodies are, or a 409 while it is being processed. The answers of
-                 *     requests that failed are not kept: the next request with the key is a new one.
+                 *     requests that failed are not kept: the next request with the key is a new one. A replay takes the permission of the operation and, on every token that the
+                 *     result is about, the access that the result was made with.
+                 *
+                 *     **With the key of a public application**, which many clients share: an idempotency key of 22 or more characters must be unguessable, and is bound to the body: the
+                 *     same key with another body is a 422. A shorter one counts only for the same client address and the same body, and is ignored by `POST /sessions`.
                  */
                 "SVC-IDEMPOTENCY-KEY"?: components["parameters"]["IdempotencyKey"];
             };
@@ -4578,15 +4886,6 @@ export interface operations {
         };
         requestBody: {
             content: {
-                /**
-                 * @example {
-                 *       "name": "Payments",
-                 *       "destination_url": "https://psp.example.com/v2",
-                 *       "application": {
-                 *         "id": "00000000-0000-4000-8000-000000000002"
-                 *       }
-                 *     }
-                 */
                 "application/json": components["schemas"]["WriteProxy"];
             };
         };
@@ -4636,9 +4935,13 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A value of the client's own, such as a UUID, of 1 to 200 printable characters. Of all requests of one caller with one key, method and path, one takes
+                 * @description A value of the client's own of 1 to 200 printable characters; a random UUID is best. Of all requests of one caller with one key, method and path, one takes
                  *     effect; the others get its answer for 24 hours, whatever their bodies are, or a 409 while it is being processed. The answers of
-                 *     requests that failed are not kept: the next request with the key is a new one.
+                 *     requests that failed are not kept: the next request with the key is a new one. A replay takes the permission of the operation and, on every token that the
+                 *     result is about, the access that the result was made with.
+                 *
+                 *     **With the key of a public application**, which many clients share: an idempotency key of 22 or more characters must be unguessable, and is bound to the body: the
+                 *     same key with another body is a 422. A shorter one counts only for the same client address and the same body, and is ignored by `POST /sessions`.
                  */
                 "SVC-IDEMPOTENCY-KEY"?: components["parameters"]["IdempotencyKey"];
             };
@@ -4707,8 +5010,9 @@ export interface operations {
                      *       "headers": {
                      *         "Content-Type": "application/json"
                      *       },
-                     *       "body": "{\"card\":\"XXXXXXXXXXXX4242\"}",
+                     *       "body": "{\"card\":\"[card]\"}",
                      *       "anonymous": false,
+                     *       "allowed": true,
                      *       "tokens": [
                      *         {
                      *           "id": "card-of-jane",
@@ -4716,7 +5020,9 @@ export interface operations {
                      *           "containers": [
                      *             "/pci/high/"
                      *           ],
+                     *           "allowed": true,
                      *           "transform": "reveal",
+                     *           "shown": "placeholder",
                      *           "decided_by": {
                      *             "of_maker": false,
                      *             "container": "/pci/high/",
@@ -4762,9 +5068,13 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description A value of the client's own, such as a UUID, of 1 to 200 printable characters. Of all requests of one caller with one key, method and path, one takes
+                 * @description A value of the client's own of 1 to 200 printable characters; a random UUID is best. Of all requests of one caller with one key, method and path, one takes
                  *     effect; the others get its answer for 24 hours, whatever their bodies are, or a 409 while it is being processed. The answers of
-                 *     requests that failed are not kept: the next request with the key is a new one.
+                 *     requests that failed are not kept: the next request with the key is a new one. A replay takes the permission of the operation and, on every token that the
+                 *     result is about, the access that the result was made with.
+                 *
+                 *     **With the key of a public application**, which many clients share: an idempotency key of 22 or more characters must be unguessable, and is bound to the body: the
+                 *     same key with another body is a 422. A shorter one counts only for the same client address and the same body, and is ignored by `POST /sessions`.
                  */
                 "SVC-IDEMPOTENCY-KEY"?: components["parameters"]["IdempotencyKey"];
             };
@@ -4925,6 +5235,63 @@ export interface operations {
             default: components["responses"]["Other"];
         };
     };
+    listLogsFrom: {
+        parameters: {
+            query?: {
+                /** @description Keeps the entries about entities of this type. `GET /logs/entity-types` lists the types. */
+                entity_type?: string;
+                /** @description Keeps the entries about the entity with this id. */
+                entity_id?: string;
+                /** @description Keeps the entries made at this time or later. A date or a date-time of ISO 8601; without an offset, UTC. */
+                start_date?: components["schemas"]["DateFilter"];
+                /** @description Keeps the entries made before this time. */
+                end_date?: components["schemas"]["DateFilter"];
+                /** @description The cursor, as `pagination.next` of the part before had it. Absent for the first part. */
+                start?: string;
+                /**
+                 * @description How many items a page has.
+                 * @example 20
+                 */
+                size?: components["parameters"]["Size"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A part of the entries, newest first. */
+            200: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "pagination": {
+                     *         "page_size": 20
+                     *       },
+                     *       "data": []
+                     *     }
+                     */
+                    "application/json": {
+                        pagination: components["schemas"]["Cursor"];
+                        data: components["schemas"]["LogEntry"][];
+                    };
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
     listEntityTypes: {
         parameters: {
             query?: never;
@@ -4958,6 +5325,48 @@ export interface operations {
                     "application/json": components["schemas"]["EntityType"][];
                 };
             };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    listNames: {
+        parameters: {
+            query: {
+                /** @description The ids, at most 100. Repeatable. */
+                id: string[];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What is known of them. */
+            200: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example [
+                     *       {
+                     *         "id": "00000000-0000-4000-8000-000000000002",
+                     *         "kind": "application",
+                     *         "name": "Checkout"
+                     *       }
+                     *     ]
+                     */
+                    "application/json": components["schemas"]["Named"][];
+                };
+            };
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             429: components["responses"]["TooManyRequests"];

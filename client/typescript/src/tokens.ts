@@ -1,5 +1,5 @@
-import type { CallOptions, Caller, ChangeOptions } from './call.js';
-import { each, eachFrom, pageSize } from './pages.js';
+import type { CallOptions, Caller, ChangeOptions, ReadOptions } from './call.js';
+import { each, eachFrom, pageSize, placeOf } from './pages.js';
 import type { Page, Part } from './pages.js';
 import type { CreateToken, PageQuery, PlaceQuery, Token, TokenFilter, UpdateToken } from './types.js';
 
@@ -18,8 +18,8 @@ export class Tokens {
   }
 
   /** Returns a token. It takes token:read. */
-  get(id: string, options?: CallOptions): Promise<Token> {
-    return this.#caller.call('getToken', { ids: [id] }, options);
+  get(id: string, options?: ReadOptions): Promise<Token> {
+    return this.#caller.call('getToken', { ids: [id], query: atMost(options) }, options);
   }
 
   /** Changes a token by a merge patch: in data, mask and metadata null removes a member. It takes token:update. */
@@ -53,23 +53,23 @@ export class Tokens {
   }
 
   /** Goes through all tokens that a query finds, such as `type:card AND metadata.tier:gold`, newest first. It takes token:search. */
-  search(query: string, options?: CallOptions): AsyncGenerator<Token, void, undefined> {
+  search(query: string, options?: ReadOptions): AsyncGenerator<Token, void, undefined> {
     return each((page) => this.searchPage(query, { page, size: pageSize }, options), idOf);
   }
 
   /** Returns one page of them. */
-  searchPage(query: string, page: PageQuery = {}, options?: CallOptions): Promise<Page<Token>> {
-    return this.#caller.call('searchTokens', { body: { query, ...page } }, options);
+  searchPage(query: string, page: PageQuery = {}, options?: ReadOptions): Promise<Page<Token>> {
+    return this.#caller.call('searchTokens', { query: atMost(options), body: { query, ...page } }, options);
   }
 
   /** Is search by way of places, as listFrom is list. */
-  searchFrom(query: string, options?: CallOptions): AsyncGenerator<Token, void, undefined> {
+  searchFrom(query: string, options?: ReadOptions): AsyncGenerator<Token, void, undefined> {
     return eachFrom((start) => this.searchPageFrom(query, { ...placeOf(start), size: pageSize }, options));
   }
 
   /** Returns what follows a place, as pageFrom does. */
-  searchPageFrom(query: string, place: PlaceQuery = {}, options?: CallOptions): Promise<Part<Token>> {
-    return this.#caller.call('searchTokensFrom', { body: { query, ...place } }, options);
+  searchPageFrom(query: string, place: PlaceQuery = {}, options?: ReadOptions): Promise<Part<Token>> {
+    return this.#caller.call('searchTokensFrom', { query: atMost(options), body: { query, ...place } }, options);
   }
 }
 
@@ -77,6 +77,6 @@ function idOf(token: Token): string {
   return token.id;
 }
 
-function placeOf(start: string | undefined): { start?: string } {
-  return start === undefined ? {} : { start };
+function atMost(options?: ReadOptions): Pick<ReadOptions, 'transform'> {
+  return options?.transform === undefined ? {} : { transform: options.transform };
 }

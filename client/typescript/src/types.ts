@@ -48,6 +48,7 @@ export type PreviewProxy = Schemas['PreviewProxy'];
 export type ProxyPreview = Schemas['ProxyPreview'];
 
 export type LogEntry = Schemas['LogEntry'];
+export type Named = Schemas['Named'];
 export type EntityType = Schemas['EntityType'];
 
 /** A page to ask for, from 1, and how many items it has, 1 to 100. */

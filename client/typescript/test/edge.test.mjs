@@ -115,9 +115,8 @@ test('a call is repeated only where that does no harm', async (t) => {
 test('a retry waits as long as the server asks, and brings the same key and body', async () => {
   const answers = [{ status: 503, headers: { 'Retry-After': '1' } }, { status: 201, body: '{"id":"a"}' }];
   await serving(answers, async (c, requests) => {
-    const before = performance.now();
-    assert.deepEqual(await c.tokens.create({ type: 'token', data: 'x' }), { id: 'a' });
-    assert.ok(performance.now() - before > 990, 'it waited');
+    const waits = await hurried(async () => assert.deepEqual(await c.tokens.create({ type: 'token', data: 'x' }), { id: 'a' }));
+    assert.deepEqual(waits, [1000]);
     const [first, second] = requests;
     assert.match(first.headers['svc-idempotency-key'], /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
     assert.equal(second.headers['svc-idempotency-key'], first.headers['svc-idempotency-key']);
@@ -136,7 +135,8 @@ test('waits grow, and have chance in them', async () => {
   const soon = new Date(Date.now() + 40_000).toUTCString();
   await serving([{ status: 429, headers: { 'Retry-After': soon } }, {}], async (c) => {
     const [ms] = await hurried(() => c.tenant.get());
-    assert.ok(ms > 30_000 && ms <= 40_000, `a date was read as ${ms}`);
+    const left = Date.parse(soon) - Date.now();
+    assert.ok(ms >= left && ms <= 40_000, `a date was read as ${ms}`);
   });
 });
 
@@ -158,13 +158,11 @@ test('a call ends when its signal or its time says so', async () => {
     assert.equal((await refused(collect(c.tokens.list({}, { timeout: 50 })))).kind, 'timeout');
   });
   await serving([{ status: 503, headers: { 'Retry-After': '30' } }], async (c) => {
-    const before = performance.now();
     const controller = new AbortController();
     const begins = (ms) => (queueMicrotask(() => controller.abort()), ms);
     const ended = await waiting(begins, () => refused(c.tokens.get('a', { signal: controller.signal })));
     assert.equal(ended.name, 'AbortError');
-    assert.equal((await refused(c.tokens.get('a', { timeout: 300 }))).kind, 'timeout');
-    assert.ok(performance.now() - before < 30_000, 'waits end, too');
+    assert.equal((await refused(c.tokens.get('a', { timeout: 300 }))).kind, 'timeout', 'waits end, too');
   });
 });
 

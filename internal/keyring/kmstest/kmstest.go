@@ -9,22 +9,60 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
+	"github.com/tokenkeep/tokenkeep/internal/keyring/envelope"
 )
 
 // Fixture is a KMS under test.
 type Fixture struct {
 	KMS keyring.KMS
-	// Rotate gives the KMS a new primary key and keeps the old one readable.
+	// Rotate gives the KMS a new primary key and keeps the old one readable; nil
+	// for a KMS whose keys have versions that it does not show.
 	Rotate func(t *testing.T)
 	// Other is a KMS with other keys.
 	Other keyring.KMS
+	// Fail lets the service that the KMS calls fail from then on; nil for a KMS
+	// without a service. The texts of its errors contain Echo.
+	Fail func(Fault)
+	// Hung gets one for every call that the service leaves without a response.
+	Hung <-chan struct{}
 }
 
-// Run checks the implementation that open makes, anew for each test.
+// Fault is what a service does instead of its work.
+type Fault string
+
+// The faults. None lets the service work again.
+const (
+	None      Fault = ""
+	Down      Fault = "down"      // no connection, or 5xx
+	Throttled Fault = "throttled" // too many calls
+	Disabled  Fault = "disabled"  // the key is disabled or to be deleted
+	Denied    Fault = "denied"    // the server lacks a permission
+	Hangs     Fault = "hangs"     // no response
+	Garbled   Fault = "garbled"   // success, and no response that can be read
+)
+
+// Calls returns settings for calls of a service that do not wait, on a clock that
+// goes on by a minute whenever it is read.
+func Calls() envelope.Options {
+	var minutes atomic.Int64
+	return envelope.Options{
+		Wait: func(context.Context, time.Duration) error { return nil },
+		Now:  func() time.Time { return time.Unix(60*minutes.Add(1), 0) },
+	}
+}
+
+// Echo is what a service under test puts into the texts of its errors, as real
+// ones are known to put plaintext there.
+const Echo = "echoed-plaintext"
+
+// Run checks the implementation that open makes, again for each test.
 func Run(t *testing.T, open func(t *testing.T) Fixture) {
 	for name, test := range map[string]func(*testing.T, Fixture){
 		"what was wrapped comes back":                  wrapsAndUnwraps,
@@ -42,6 +80,53 @@ func Run(t *testing.T, open func(t *testing.T) Fixture) {
 	} {
 		t.Run(name, func(t *testing.T) { test(t, open(t)) })
 	}
+	t.Run("a service that fails loses nothing", func(t *testing.T) {
+		if open(t).Fail == nil {
+			t.Skip("it calls no service")
+		}
+		for fault, want := range map[Fault]error{
+			Down: keyring.ErrKMSUnavailable, Throttled: keyring.ErrKMSUnavailable, Garbled: keyring.ErrKMSUnavailable,
+			Disabled: keyring.ErrKEKRefused, Denied: keyring.ErrKEKRefused,
+		} {
+			t.Run(string(fault), func(t *testing.T) { fails(t, open(t), fault, want) })
+		}
+		t.Run(string(Hangs), func(t *testing.T) { hangs(t, open(t)) })
+	})
+}
+
+// fails checks that errors say what they must and nothing else, and that
+// everything works again afterwards.
+func fails(t *testing.T, f Fixture, fault Fault, want error) {
+	wrapped, id := wrap(t, f.KMS, "key", "tenant")
+	f.Fail(fault)
+	_, _, wrapErr := f.KMS.Wrap(t.Context(), []byte("key"), nil)
+	got, unwrapErr := f.KMS.Unwrap(t.Context(), id, wrapped, []byte("tenant"))
+	for _, err := range []error{wrapErr, unwrapErr} {
+		if !errors.Is(err, want) || errors.Is(err, keyring.ErrUnwrap) || errors.Is(err, keyring.ErrNoKEK) || got != nil {
+			t.Errorf("while the service is %s: %v, want %v", fault, err, want)
+		}
+		if err != nil && strings.Contains(err.Error(), Echo) {
+			t.Errorf("an error repeats what the service said: %v", err)
+		}
+	}
+	f.Fail(None)
+	opens(t, f.KMS, id, wrapped, "tenant", "key")
+}
+
+// hangs checks that a caller who leaves does not wait for the service.
+func hangs(t *testing.T, f Fixture) {
+	wrapped, id := wrap(t, f.KMS, "key", "tenant")
+	f.Fail(Hangs)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-f.Hung
+		cancel()
+	}()
+	if _, err := f.KMS.Unwrap(ctx, id, wrapped, []byte("tenant")); !errors.Is(err, context.Canceled) {
+		t.Errorf("Unwrap = %v, want context.Canceled", err)
+	}
+	f.Fail(None)
+	opens(t, f.KMS, id, wrapped, "tenant", "key")
 }
 
 func wrap(t *testing.T, kms keyring.KMS, plaintext, associated string) (wrapped []byte, id string) {
@@ -66,6 +151,16 @@ func refuses(t *testing.T, kms keyring.KMS, id string, wrapped []byte, associate
 	got, err := kms.Unwrap(t.Context(), id, wrapped, []byte(associated))
 	if !errors.Is(err, keyring.ErrUnwrap) || got != nil {
 		t.Errorf("Unwrap = %d bytes, %v, want ErrUnwrap", len(got), err)
+	}
+}
+
+// notices is refuses for bytes that were changed: a service may take them for
+// what a key encrypted that is not allowed any more.
+func (f Fixture) notices(t *testing.T, id string, wrapped []byte) {
+	t.Helper()
+	got, err := f.KMS.Unwrap(t.Context(), id, wrapped, []byte("tenant"))
+	if got != nil || !errors.Is(err, keyring.ErrUnwrap) && (f.Fail == nil || !errors.Is(err, keyring.ErrKEKRefused)) {
+		t.Errorf("Unwrap of changed bytes = %d bytes, %v, want ErrUnwrap", len(got), err)
 	}
 }
 
@@ -117,28 +212,40 @@ func noticesChanges(t *testing.T, f Fixture) {
 	for i := range wrapped {
 		changed := bytes.Clone(wrapped)
 		changed[i] ^= 1
-		refuses(t, f.KMS, id, changed, "tenant")
+		f.notices(t, id, changed)
 	}
-	refuses(t, f.KMS, id, wrapped[:len(wrapped)-1], "tenant")
-	refuses(t, f.KMS, id, append(bytes.Clone(wrapped), 0), "tenant")
-	refuses(t, f.KMS, id, wrapped[:4], "tenant")
-	refuses(t, f.KMS, id, nil, "tenant")
+	f.notices(t, id, wrapped[:len(wrapped)-1])
+	f.notices(t, id, append(bytes.Clone(wrapped), 0))
+	f.notices(t, id, wrapped[:4])
+	f.notices(t, id, nil)
 }
 
 func noticesIDs(t *testing.T, f Fixture) {
 	wrapped, id := wrap(t, f.KMS, "key", "tenant")
 	for _, other := range []string{"", "none", id + "0", id[:len(id)-1]} {
 		refuses(t, f.KMS, other, wrapped, "tenant")
+		if f.KMS.Owns(other) {
+			t.Errorf("Owns(%q) = true, want only its own", other)
+		}
+	}
+	if !f.KMS.Owns(id) {
+		t.Errorf("Owns(%q) = false for the id of Wrap", id)
 	}
 }
 
 func noticesOtherKeys(t *testing.T, f Fixture) {
 	wrapped, id := wrap(t, f.KMS, "key", "tenant")
+	if f.Other.Primary() == id {
+		t.Fatalf("Primary of another KMS is %q too", id)
+	}
 	refuses(t, f.Other, id, wrapped, "tenant")
 	refuses(t, f.Other, f.Other.Primary(), wrapped, "tenant")
 }
 
 func noticesOwnOtherKey(t *testing.T, f Fixture) {
+	if f.Rotate == nil {
+		t.Skip("it shows no versions")
+	}
 	wrapped, _ := wrap(t, f.KMS, "key", "tenant")
 	f.Rotate(t)
 	refuses(t, f.KMS, f.KMS.Primary(), wrapped, "tenant")
@@ -157,6 +264,9 @@ func heedsContext(t *testing.T, f Fixture) {
 }
 
 func rotates(t *testing.T, f Fixture) {
+	if f.Rotate == nil {
+		t.Skip("it shows no versions")
+	}
 	old, oldID := wrap(t, f.KMS, "old", "tenant")
 	f.Rotate(t)
 	wrapped, id := wrap(t, f.KMS, "new", "tenant")
@@ -181,7 +291,9 @@ func isSafeForConcurrentUse(t *testing.T, f Fixture) {
 			}
 		})
 	}
-	f.Rotate(t)
+	if f.Rotate != nil {
+		f.Rotate(t)
+	}
 	group.Wait()
 }
 

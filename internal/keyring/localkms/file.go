@@ -2,6 +2,7 @@ package localkms
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -45,7 +46,7 @@ func Open(path string) (*KMS, error) {
 // ends. A file without the key that wraps is somebody else's: ErrOther.
 func (k *KMS) Reload() error {
 	if k.path == "" {
-		return ErrNoFile
+		return nil // a text does not change
 	}
 	using := k.current()
 	return k.reread(func(next *keys) error {
@@ -74,7 +75,7 @@ func (k *KMS) reread(check func(*keys) error) error {
 
 // Rotate adds a new key to the file, makes it the primary and uses it from
 // then on. The old keys stay until Drop. It is on disk before it wraps.
-func (k *KMS) Rotate() (id string, err error) {
+func (k *KMS) Rotate(context.Context) (id string, err error) {
 	if err := k.change(addPrimary); err != nil {
 		return "", err
 	}
@@ -83,7 +84,7 @@ func (k *KMS) Rotate() (id string, err error) {
 
 // Drop takes a key that is not the primary out of the file. What it wrapped
 // does not open any more: keyring.Ring.DropKEK makes sure that nothing is.
-func (k *KMS) Drop(id string) error {
+func (k *KMS) Drop(_ context.Context, id string) error {
 	err := k.change(func(m *keyset.Manager) error {
 		var number uint32
 		if _, err := fmt.Sscanf(id, "local-%08x", &number); err != nil || idOf(number) != id {

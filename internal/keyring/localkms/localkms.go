@@ -49,9 +49,8 @@ var (
 
 // KMS wraps with keys in memory. It is a keyring.KMS.
 type KMS struct {
-	path    string // empty when the keys came from a text
-	now     func() time.Time
-	missing func(id string)
+	path string // empty when the keys came from a text
+	now  func() time.Time
 
 	mu   sync.RWMutex // guards what follows
 	keys *keys
@@ -67,7 +66,13 @@ type KMS struct {
 // every request of every tenant may be asking for it.
 const lookAgain = time.Second
 
-var _ keyring.KMS = (*KMS)(nil)
+var _ interface {
+	keyring.KMS
+	keyring.Lister
+	keyring.Reloader
+	keyring.Rotator
+	keyring.Dropper
+} = (*KMS)(nil)
 
 // keys are the keys of one reading of a file.
 type keys struct {
@@ -86,12 +91,12 @@ func FromText(text secret.Text) (*KMS, error) {
 	return &KMS{keys: keys, now: time.Now}, nil
 }
 
-// Missing sets what is told, once a second at most, of a key that was looked
-// for and is not here. Call it before the KMS is used by several at once.
-func (k *KMS) Missing(tell func(id string)) { k.missing = tell }
-
 // Primary returns the id of the key that wraps.
 func (k *KMS) Primary() string { return k.current().primary }
+
+// Owns reports whether the key of that id is in the file, or was when this
+// process read it.
+func (k *KMS) Owns(id string) bool { return k.find(id) != nil }
 
 // IDs returns the ids of all keys, oldest first.
 func (k *KMS) IDs() []string { return slices.Clone(k.current().ids) }
@@ -184,9 +189,7 @@ func (k *KMS) lookFor(id string) (*keys, error) {
 		return k.find(id), nil
 	}
 	if errors.Is(err, missing) {
-		if k.missed = k.now(); k.missing != nil {
-			k.missing(id)
-		}
+		k.missed = k.now()
 	}
 	return nil, err
 }

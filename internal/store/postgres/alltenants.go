@@ -75,13 +75,23 @@ func (a allTenants) Tenants(ctx context.Context, after string, limit int) ([]sto
 
 func (a allTenants) ExpiredTokens(ctx context.Context, now store.Time, skip, limit int) ([]store.TokenRef, error) {
 	return across(ctx, a.store, "find expired tokens",
-		"SELECT tenant_id, id FROM tokens WHERE expires_at + 0 <= $1 ORDER BY expires_at + 0 LIMIT $2 OFFSET $3", []any{int64(now), limit, skip},
-		func(row pgx.Rows) (r store.TokenRef, err error) {
-			var id pgtype.UUID
-			err = row.Scan(&id, &r.ID)
-			r.Tenant = uuid.UUID(id.Bytes).String()
-			return r, err
-		})
+		"SELECT tenant_id, id FROM tokens WHERE expires_at + 0 <= $1 ORDER BY expires_at + 0 LIMIT $2 OFFSET $3", []any{int64(now), limit, skip}, scanTokenRef)
+}
+
+func (a allTenants) OutdatedTokens(ctx context.Context, after string, skip, limit int) ([]store.TokenRef, error) {
+	from, err := behindTenant(after)
+	if err != nil {
+		return nil, err
+	}
+	return across(ctx, a.store, "find outdated tokens",
+		"SELECT tenant_id, id FROM tokens WHERE derived_at <> version AND tenant_id > $1 ORDER BY tenant_id, id LIMIT $2 OFFSET $3", []any{from, limit, skip}, scanTokenRef)
+}
+
+func scanTokenRef(row pgx.Rows) (r store.TokenRef, err error) {
+	var id pgtype.UUID
+	err = row.Scan(&id, &r.ID)
+	r.Tenant = uuid.UUID(id.Bytes).String()
+	return r, err
 }
 
 func (a allTenants) ExpiredSessions(ctx context.Context, now store.Time, skip, limit int) ([]store.SessionRef, error) {
@@ -107,9 +117,38 @@ func (a allTenants) ExpiredParcels(ctx context.Context, now store.Time, skip, li
 		"SELECT tenant_id, kind, id FROM parcels WHERE expires_at + 0 <= $1 ORDER BY expires_at + 0 LIMIT $2 OFFSET $3", []any{int64(now), limit, skip}, scanParcelRef)
 }
 
-func (a allTenants) DueParcels(ctx context.Context, now store.Time, limit int) ([]store.ParcelRef, error) {
-	return across(ctx, a.store, "find due parcels",
-		"SELECT tenant_id, kind, id FROM parcels WHERE due_at + 0 <= $1 ORDER BY due_at + 0 LIMIT $2", []any{int64(now), limit}, scanParcelRef)
+// DueParcels seeks from tenant to tenant in the index. The first column of a row
+// is the tenant, the second whether it is the last one that was looked at; the
+// id is null for a tenant of which nothing is due.
+func (a allTenants) DueParcels(ctx context.Context, kind string, now store.Time, after string, tenants, each int) (due []store.ParcelRef, next string, err error) {
+	from, err := behindTenant(after)
+	if err != nil || tenants <= 0 {
+		return nil, "", err
+	}
+	type row struct {
+		tenant pgtype.UUID
+		last   bool
+		id     pgtype.Text
+	}
+	rows, err := across(ctx, a.store, "find due parcels", `
+		WITH RECURSIVE walked (tenant_id, n) AS (
+		  (SELECT tenant_id, 1 FROM parcels WHERE kind = $1 AND tenant_id > $2 AND due_at IS NOT NULL ORDER BY tenant_id LIMIT 1)
+		  UNION ALL
+		  SELECT next.tenant_id, n + 1 FROM walked, LATERAL (
+		    SELECT p.tenant_id FROM parcels p WHERE p.kind = $1 AND p.tenant_id > walked.tenant_id AND p.due_at IS NOT NULL ORDER BY p.tenant_id LIMIT 1) AS next WHERE n < $3)
+		SELECT walked.tenant_id, n = $3, found.id FROM walked LEFT JOIN LATERAL (
+		  SELECT p.id FROM parcels p WHERE p.kind = $1 AND p.tenant_id = walked.tenant_id AND p.due_at <= $4 ORDER BY p.due_at LIMIT $5) AS found ON true`,
+		[]any{kind, from, tenants, int64(now), each}, func(r pgx.Rows) (one row, err error) { return one, r.Scan(&one.tenant, &one.last, &one.id) })
+	for _, r := range rows {
+		tenant := uuid.UUID(r.tenant.Bytes).String()
+		if r.last {
+			next = tenant
+		}
+		if r.id.Valid {
+			due = append(due, store.ParcelRef{Tenant: tenant, Kind: kind, ID: r.id.String})
+		}
+	}
+	return due, next, err
 }
 
 // UnsealedTenants seeks from tenant to tenant in the key of the queue.

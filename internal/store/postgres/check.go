@@ -20,6 +20,27 @@ var agreements = []struct{ doing, broken, count string }{
 		  UNION ALL
 		  SELECT tenant_id, group_id, -count(*) FROM tokens GROUP BY tenant_id, group_id
 		) AS both_sides GROUP BY tenant_id, group_id HAVING sum(n) <> 0) AS broken`},
+	// The counters below follow what has been counted of the groups.
+	{"comparing the counters of types with the groups", "types whose counter differs from their tokens", `
+		SELECT count(*) FROM (SELECT 1 FROM (
+		  SELECT tenant_id, type COLLATE "C" AS type, tokens AS n FROM token_types
+		  UNION ALL
+		  SELECT tenant_id, type, -counted FROM token_groups
+		) AS both_sides GROUP BY tenant_id, type HAVING sum(n) <> 0) AS broken`},
+	{"comparing the containers with the groups", "containers that do not agree with the token groups", `
+		SELECT count(*) FROM (SELECT 1 FROM (
+		  SELECT tenant_id, container, group_id, 1 AS n FROM token_containers
+		  UNION ALL
+		  SELECT DISTINCT g.tenant_id, c.container, g.group_id, -1 FROM token_groups AS g, json_array_elements_text(g.containers::json) AS c (container)
+		    WHERE EXISTS (SELECT 1 FROM token_groups AS k WHERE k.tenant_id = g.tenant_id AND k.group_id = g.group_id AND k.counted <> 0)
+		      OR EXISTS (SELECT 1 FROM token_containers AS x WHERE x.tenant_id = g.tenant_id AND x.container = c.container AND x.group_id = g.group_id)
+		) AS both_sides GROUP BY tenant_id, container, group_id HAVING sum(n) <> 0) AS broken`},
+	{"comparing the counters of containers with the containers", "tenants whose counter of containers differs from their containers", `
+		SELECT count(*) FROM (SELECT 1 FROM (
+		  SELECT tenant_id, containers AS n, groups AS g FROM container_counts
+		  UNION ALL
+		  SELECT tenant_id, -count(DISTINCT container), -count(DISTINCT group_id) FROM token_containers GROUP BY tenant_id
+		) AS both_sides GROUP BY tenant_id HAVING sum(n) <> 0 OR sum(g) <> 0) AS broken`},
 	{"comparing the search terms with the tokens", "search terms without their token", `
 		SELECT count(*) FROM token_terms x WHERE NOT EXISTS (
 		  SELECT 1 FROM tokens t WHERE t.tenant_id = x.tenant_id AND t.id = x.id

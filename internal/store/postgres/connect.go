@@ -41,6 +41,7 @@ const (
 	releaseSpace = 0x544b4552
 	migrationKey = 1
 	receiveKey   = 2
+	indexKey     = 3
 )
 
 // slots is how many connections of all servers together can have a slot of

@@ -73,3 +73,6 @@ func (s *Store) Disconnect() {
 
 // OldestServer is the number that a server must know for these migrations.
 func OldestServer(texts []string) int { return oldestServer(texts) }
+
+// ReleaseSpace is where servers say which migrations they know.
+const ReleaseSpace = releaseSpace

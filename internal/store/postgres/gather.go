@@ -177,5 +177,9 @@ func (s *Store) commitRows(ctx context.Context, tenant tenantKey, r *rows) error
 	if err := t.connect(ctx); err != nil {
 		return err
 	}
-	return t.seal(ctx, append(r.statements(), r.counters(slotOf(t.conn.Conn().PgConn()))...))
+	counters, err := r.counters(slotOf(t.conn.Conn().PgConn()), s.maxContainers)
+	if err != nil {
+		return err
+	}
+	return t.seal(ctx, append(r.statements(), counters...))
 }

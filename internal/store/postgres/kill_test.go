@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"sync"
@@ -15,15 +16,12 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres"
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres/pgtest"
 	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
+	"github.com/tokenkeep/tokenkeep/internal/waittest"
 )
 
-// returnWait is how long after the database's return an error may still come.
-const returnWait = time.Minute
-
 func TestADatabaseThatStopsHardLosesNothing(t *testing.T) {
-	storetest.Long(t)
+	storetest.CheckOnly(t)
 	t.Parallel()
-	random := storetest.Randomly(t)
 	cluster := pgtest.Start(t, pgtest.Options{})
 	registry := prometheus.NewPedanticRegistry()
 	s := open(t, cluster.Database(t), postgres.Options{Metrics: registry})
@@ -51,15 +49,8 @@ func TestADatabaseThatStopsHardLosesNothing(t *testing.T) {
 	for round := range rounds {
 		// Something is acknowledged in each round, however slow the machine is.
 		before := told.Count(storetest.Kept)
-		if err := waitFor(t, func() error {
-			if told.Count(storetest.Kept) == before {
-				return errors.New("nothing is acknowledged")
-			}
-			return nil
-		}); err != nil {
-			t.Fatalf("round %d: %v", round, err)
-		}
-		time.Sleep(time.Duration(20+random.IntN(150)) * time.Millisecond)
+		waittest.Until(t, fmt.Sprintf("round %d: something is acknowledged", round), func() bool { return told.Count(storetest.Kept) > before })
+		waittest.Sometime(200 * time.Millisecond)
 		if round%2 == 0 {
 			cluster.Kill()
 		} else {
@@ -68,11 +59,7 @@ func TestADatabaseThatStopsHardLosesNothing(t *testing.T) {
 		if err := cluster.Restart(); err != nil {
 			t.Fatalf("round %d: %v", round, err)
 		}
-		took, err := served(t.Context(), s)
-		if err != nil {
-			t.Fatalf("round %d: %v after the database's return, an update still fails: %v", round, took, err)
-		}
-		longest = max(longest, took)
+		longest = max(longest, served(t, s))
 	}
 	stop()
 	if err := storetest.Verify(t.Context(), s, told.Read()); err != nil {
@@ -86,18 +73,18 @@ func TestADatabaseThatStopsHardLosesNothing(t *testing.T) {
 }
 
 // served waits until a view and an update go through, and returns how long it took.
-func served(ctx context.Context, s store.Store) (took time.Duration, err error) {
-	for start := time.Now(); ; time.Sleep(5 * time.Millisecond) {
-		err = errors.Join(s.Ready(ctx), s.Update(ctx, tenantB, func(tx store.Tx) error {
+func served(t *testing.T, s store.Store) time.Duration {
+	t.Helper()
+	ctx, start := t.Context(), time.Now()
+	waittest.Succeeds(t, "an update after the database's return", func() error {
+		return errors.Join(s.Ready(ctx), s.Update(ctx, tenantB, func(tx store.Tx) error {
 			if _, err := tx.Mark(ctx, "served"); err != nil && !errors.Is(err, store.ErrNotFound) {
 				return err
 			}
 			return tx.PutMark(ctx, "served", []byte("x"))
 		}))
-		if took = time.Since(start); err == nil || took > returnWait {
-			return took, err
-		}
-	}
+	})
+	return time.Since(start)
 }
 
 func metric(t *testing.T, registry *prometheus.Registry, name string) float64 {
@@ -123,7 +110,7 @@ func writeUntilKilled(url string) error {
 }
 
 func TestAKilledProcessLosesNothing(t *testing.T) {
-	storetest.Long(t)
+	storetest.CheckOnly(t)
 	t.Parallel()
 	random := storetest.Randomly(t)
 	cluster := pgtest.Start(t, pgtest.Options{})
@@ -136,22 +123,19 @@ func TestAKilledProcessLosesNothing(t *testing.T) {
 		}
 	}
 	// What the last ones left with the server ends on its own.
-	if err := waitFor(t, func() error { return storetest.Verify(t.Context(), s, told.Read()) }); err != nil {
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	waittest.Until(t, "the connections of the killed processes end", func() bool {
+		return statement(t, cluster, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'tokenkeep'") == "0"
+	})
+	s = open(t, url, postgres.Options{})
+	if err := storetest.Verify(t.Context(), s, told.Read()); err != nil {
 		t.Error(err)
 	}
 	t.Logf("%d rounds, %d events", storetest.Rounds(50, 250), len(told.Read()))
 	if len(told.Read()) == 0 {
 		t.Error("nothing was acknowledged: the test proves nothing")
-	}
-}
-
-// waitFor tries again for a while.
-func waitFor(t *testing.T, try func() error) (err error) {
-	t.Helper()
-	for deadline := time.Now().Add(returnWait); ; time.Sleep(20 * time.Millisecond) {
-		if err = try(); err == nil || time.Now().After(deadline) {
-			return err
-		}
 	}
 }
 

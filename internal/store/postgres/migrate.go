@@ -23,6 +23,7 @@ const oldest = 14
 // last, so that a stopped deletion is found and finished. Log batches stay.
 var tenantTables = []string{
 	"keysets", "application_keys", "applications", "tokens", "token_terms", "token_groups",
+	"token_types", "token_containers", "container_counts", "token_groups_emptied",
 	"sessions", "parcels", "definitions", "marks", "log_unsealed", "log", "log_counts", "tenants",
 }
 
@@ -72,6 +73,7 @@ func prepare(ctx context.Context, config *pgx.ConnConfig, o Options) (err error)
 		{"begin a migration from another store", leaveMark},
 		{"prepare the role of requests", prepareRole},
 		{"choose how epoch keys are kept", keepEpochKeys},
+		{"build indexes", buildIndexes}, // last: it gives up the lock
 	} {
 		if err := step.do(ctx, c, o); err != nil {
 			var own ownError

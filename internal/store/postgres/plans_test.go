@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,6 +21,10 @@ var many = []string{
 	`INSERT INTO token_terms SELECT pg_temp.tenant(n), ('term ' || k || ' ' || n % k)::bytea, n, 't' || n, lpad((n % 40)::text, 32, '0')::uuid, CASE WHEN n % 20 = 0 THEN n END
 	  FROM generate_series(1, 20000) n, (VALUES (2), (5000)) AS x (k)`,
 	`INSERT INTO token_groups SELECT pg_temp.tenant(n), lpad((n % 400)::text, 32, '0')::uuid, n / 400 % 16, 'card', '["/"]', 1 FROM generate_series(1, 6400) n ON CONFLICT DO NOTHING`,
+	`INSERT INTO token_types SELECT lpad(n::text, 32, '0')::uuid, 'type ' || k, 0, 1 FROM generate_series(100, 3100) n, generate_series(1, 3) k ON CONFLICT DO NOTHING`,
+	`INSERT INTO token_containers SELECT pg_temp.tenant(n), '/' || n % 3000 || '/', lpad((n % 400)::text, 32, '0')::uuid FROM generate_series(1, 6400) n ON CONFLICT DO NOTHING`,
+	`INSERT INTO container_counts SELECT lpad(n::text, 32, '0')::uuid, 1, 1 FROM generate_series(100, 3100) n ON CONFLICT DO NOTHING`,
+	`INSERT INTO token_groups_emptied SELECT pg_temp.tenant(n), lpad((n % 400)::text, 32, '0')::uuid, n % 100 FROM generate_series(1, 4000) n ON CONFLICT DO NOTHING`,
 	`INSERT INTO log SELECT pg_temp.tenant(n), n, gen_random_uuid(), '', '', '', 'type ' || n % 5, 't' || n % 3000, '', '', '', '', '' FROM generate_series(1, 20000) n`,
 	`INSERT INTO log_unsealed SELECT tenant_id, created_at, id FROM log WHERE created_at % 4 = 0 ON CONFLICT DO NOTHING`,
 	`INSERT INTO log_counts SELECT pg_temp.tenant(n), 'type ' || n % 300, n / 300 % 16, 1 FROM generate_series(1, 4800) n ON CONFLICT DO NOTHING`,
@@ -40,8 +45,8 @@ var many = []string{
 }
 
 // sorts are the statements that may sort: pages of a bounded number of rows,
-// and what returns all rows of a tenant in any case.
-var sorts = []string{"AS page", "AS head", "AS counted", "DISTINCT ON (group_id)", "FROM epoch_keys", "FROM keysets"}
+// the containers of one update, the few types, and what returns all rows of a tenant in any case.
+var sorts = []string{"AS page", "AS head", "AS counted", "AS w (group_id, container)", "-count(*) FROM tokens", "HAVING sum(tokens) > 0", "FROM epoch_keys", "FROM keysets"}
 
 // TestNoRequestScansATable asks the planner, with its own settings and not with
 // ours, how it would run each statement over many rows.
@@ -59,8 +64,44 @@ func TestNoRequestScansATable(t *testing.T) {
 	if seeks < 60 {
 		t.Errorf("only %d seeks: the plans are not read rightly", seeks)
 	}
-	if seeks := checkPlans(t, database+settings, crossing.read()); seeks < 7 {
+	// What is done every minute passes over the table of what there is to do, and
+	// once an hour over the groups of all tenants.
+	chores := slices.DeleteFunc(crossing.read(), func(text string) bool {
+		return !strings.Contains(text, "pg_locks") && !strings.Contains(text, "SELECT DISTINCT tenant_id FROM token_groups")
+	})
+	if len(chores) != 3 {
+		t.Errorf("there are %d chores, want 3: %q", len(chores), chores)
+	}
+	others := slices.DeleteFunc(crossing.read(), func(text string) bool { return slices.Contains(chores, text) })
+	if seeks := checkPlans(t, database+settings, others); seeks < 7 {
 		t.Errorf("only %d seeks across tenants: the plans are not read rightly", seeks)
+	}
+
+	// The key has the order that OutdatedTokens wants too, and passes over all
+	// tokens that are up to date.
+	c, err := pgx.Connect(t.Context(), database+settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close(t.Context()) }()
+	asked := false
+	for _, text := range crossing.read() {
+		if !strings.Contains(text, "derived_at") {
+			continue
+		}
+		asked = true
+		for _, outdated := range []struct{ share, change string }{
+			{"all", "UPDATE tokens SET derived_at = 0"}, {"none", "UPDATE tokens SET derived_at = version"},
+			{"half", "UPDATE tokens SET derived_at = version + created_at % 2"}, {"one", "UPDATE tokens SET derived_at = version - CASE WHEN id = 't10000' THEN 1 ELSE 0 END"},
+		} {
+			administer(t, database+"&search_path=tokenkeep", outdated.change, "VACUUM ANALYZE tokens")
+			if plan := explain(t, c, text); !strings.Contains(strings.Join(plan, "\n"), "Index Only Scan using tokens_outdated") {
+				t.Errorf("when %s of the tokens are outdated, %s\n\tis run with:\n\t%s", outdated.share, text, strings.Join(plan, "\n\t"))
+			}
+		}
+	}
+	if !asked {
+		t.Error("nobody asked for outdated tokens")
 	}
 }
 

@@ -47,6 +47,9 @@ type Options struct {
 	// price of copies in its write-ahead log and on its standbys. All servers of
 	// an installation must agree.
 	LoggedEpochKeys bool
+	// MaxContainers is how many different containers the tokens of a tenant may
+	// have; 0 means any number.
+	MaxContainers int64
 	// Ahead are migrations behind those of this release, for tests: with them it
 	// is a release of tomorrow.
 	Ahead []string
@@ -73,6 +76,15 @@ type Store struct {
 	turns    turns
 	patience time.Duration // with a commit that is not answered
 	failing  atomic.Bool   // the last update was refused, say for a full disk
+	// maxContainers and receives are the options.
+	maxContainers int64
+	receives      bool
+	// counted says that no server is connected that does not keep all counters
+	// of tokens, so that they agree with the groups. recounted is when that was
+	// last made so; counting guards it.
+	counted   atomic.Bool
+	counting  sync.Mutex
+	recounted time.Time
 	// These say that a table may hold bytes of what was destroyed.
 	staleKeysets, staleEpochKeys atomic.Bool
 
@@ -115,7 +127,7 @@ func Open(ctx context.Context, url string, o Options) (_ *Store, err error) {
 		return nil, err
 	}
 	r := &release{known: len(texts)}
-	s := &Store{log: o.Logger, release: r, metrics: newMetrics(o.Metrics), turns: newTurns(), patience: patience, tidyEnded: make(chan struct{})}
+	s := &Store{log: o.Logger, release: r, metrics: newMetrics(o.Metrics), turns: newTurns(), patience: patience, maxContainers: o.MaxContainers, receives: o.Receive, tidyEnded: make(chan struct{})}
 	s.gatherer = newGatherer(s, o.Ungathered)
 	if s.owner, err = ownerPool(ctx, config, o, r); err != nil {
 		return nil, mapError("open pool", err, nil)
@@ -128,6 +140,9 @@ func Open(ctx context.Context, url string, o Options) (_ *Store, err error) {
 		s.requests.Close()
 		s.owner.Close()
 		return nil, mapError("act as the role of requests", err, nil)
+	}
+	if err := s.tidyCounters(ctx); err != nil {
+		s.log.Warn("the counters of tokens could not be brought up to date, and will be in a minute", "error", err)
 	}
 	tidying, stop := context.WithCancel(context.Background())
 	s.stopTidy = stop

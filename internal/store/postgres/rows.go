@@ -1,6 +1,8 @@
 package postgres
 
 import (
+	"maps"
+
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/tokenkeep/tokenkeep/internal/store"
@@ -108,20 +110,22 @@ func insertTokens(tokens []tokenRow) step {
 		groups                                   = make([]pgtype.UUID, n)
 		data, details, shortLived, terms         = make([][]byte, n), make([][]byte, n), make([][]byte, n), make([][]byte, n)
 		expires                                  = make([]pgtype.Int8, n)
-		offsets, made, changed, versions         = make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n)
+		offsets, made, changed                   = make([]int64, n), make([]int64, n), make([]int64, n)
+		versions, derived                        = make([]int64, n), make([]int64, n)
 	)
 	for i, t := range tokens {
 		ids[i], kinds[i], containers[i], makers[i], changers[i] = t.ID, t.Type, t.containers, t.CreatedBy, t.ModifiedBy
 		groups[i] = groupColumn(t.group)
 		data[i], details[i], shortLived[i], terms[i] = orEmpty(t.Data), t.Details, t.ShortLived, t.terms
 		expires[i] = orNull(t.Expiry.At)
-		offsets[i], made[i], changed[i], versions[i] = int64(t.Expiry.OffsetSeconds), int64(t.CreatedAt), int64(t.ModifiedAt), t.Version
+		offsets[i], made[i], changed[i] = int64(t.Expiry.OffsetSeconds), int64(t.CreatedAt), int64(t.ModifiedAt)
+		versions[i], derived[i] = t.Version, t.DerivedAt()
 	}
 	return step{doing: "insert tokens", text: `
 		INSERT INTO tokens (tenant_id, ` + tokenColumns + `)
 		SELECT $1, * FROM unnest($2::text[], $3::uuid[], $4::text[], $5::text[], $6::bytea[], $7::bytea[], $8::bytea[], $9::bytea[],
-		  $10::bigint[], $11::bigint[], $12::text[], $13::bigint[], $14::text[], $15::bigint[], $16::bigint[])`,
-		args: []any{ids, groups, kinds, containers, data, details, shortLived, terms, expires, offsets, makers, made, changers, changed, versions}}
+		  $10::bigint[], $11::bigint[], $12::text[], $13::bigint[], $14::text[], $15::bigint[], $16::bigint[], $17::bigint[])`,
+		args: []any{ids, groups, kinds, containers, data, details, shortLived, terms, expires, offsets, makers, made, changers, changed, versions, derived}}
 }
 
 func insertTerms(tokens []tokenRow) (_ step, some bool) {
@@ -177,22 +181,29 @@ func (e entryRow) texts() [10]string {
 	return [10]string{e.ActorID, e.ActorType, e.SessionID, e.EntityType, e.EntityID, e.Operation, e.Outcome, e.Message, e.TraceID, e.ClientAddress}
 }
 
-// counters returns the statements that change the counters, in a slot.
-func (r *rows) counters(slot int) (steps []step) {
-	if len(r.groups) > 0 {
-		var (
-			groups            []pgtype.UUID
-			kinds, containers []string
-			tokens            []int64
-		)
-		for group, d := range r.groups {
-			groups, kinds, containers, tokens = append(groups, groupColumn(group)), append(kinds, d.kind), append(containers, d.containers), append(tokens, d.tokens)
+// counters returns the statements that change the counters, in a slot. limit is
+// how many containers the tenant may have.
+func (r *rows) counters(slot int, limit int64) (steps []step, err error) {
+	groups, types := make(map[store.GroupKey]*groupDelta), make(map[string]int64)
+	for group, d := range r.groups {
+		if d.tokens != 0 {
+			groups[group] = d
+			types[d.kind] += d.tokens
 		}
-		steps = append(steps, step{doing: "count tokens", text: `
-			INSERT INTO token_groups (tenant_id, slot, group_id, type, containers, tokens)
-			SELECT $1, $2, * FROM unnest($3::uuid[], $4::text[], $5::text[], $6::bigint[])
-			ON CONFLICT (tenant_id, group_id, slot) DO UPDATE SET tokens = token_groups.tokens + excluded.tokens`,
-			args: []any{slot, groups, kinds, containers, tokens}})
+	}
+	if len(groups) > 0 {
+		containers, some, err := countContainers(limit, groups)
+		if err != nil {
+			return nil, err
+		}
+		if some {
+			steps = append(steps, containers)
+		}
+		steps = append(steps, countTokens(slot, groups))
+	}
+	maps.DeleteFunc(types, func(_ string, n int64) bool { return n == 0 })
+	if len(types) > 0 {
+		steps = append(steps, countTypes(slot, types))
 	}
 	if len(r.kinds) > 0 {
 		var kinds []string
@@ -205,5 +216,5 @@ func (r *rows) counters(slot int) (steps []step) {
 			ON CONFLICT (tenant_id, entity_type, slot) DO UPDATE SET entries = log_counts.entries + excluded.entries`,
 			args: []any{slot, kinds, entries}})
 	}
-	return steps
+	return steps, nil
 }

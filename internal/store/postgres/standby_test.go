@@ -13,6 +13,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres"
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres/pgtest"
 	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
+	"github.com/tokenkeep/tokenkeep/internal/waittest"
 )
 
 // statement runs a statement as the superuser and returns what it printed.
@@ -26,7 +27,7 @@ func statement(t *testing.T, c *pgtest.Cluster, text string) string {
 }
 
 func TestAStandbyIsNoDatabaseToOpen(t *testing.T) {
-	storetest.Long(t)
+	storetest.CheckOnly(t)
 	t.Parallel()
 	primary := pgtest.Start(t, pgtest.Options{NoSync: true})
 	s := open(t, primary.URL("postgres"), postgres.Options{})
@@ -45,47 +46,30 @@ func TestAStandbyIsNoDatabaseToOpen(t *testing.T) {
 	// One that takes no changes any more is left, and found again.
 	statement(t, primary, "ALTER SYSTEM SET default_transaction_read_only = on")
 	statement(t, primary, "SELECT pg_reload_conf()")
-	if err := waitFor(t, func() error {
-		if err := storetest.InsertToken(t.Context(), s, 0); !errors.Is(err, store.ErrUnavailable) {
-			return errors.New("it takes changes")
-		}
-		return nil
-	}); err != nil {
-		t.Error(err)
-	}
+	waittest.Until(t, "it takes no changes", func() bool {
+		return errors.Is(storetest.InsertToken(t.Context(), s, 0), store.ErrUnavailable)
+	})
 	statement(t, primary, "ALTER SYSTEM RESET default_transaction_read_only")
 	statement(t, primary, "SELECT pg_reload_conf()")
-	if err := waitFor(t, func() error { return storetest.InsertToken(t.Context(), s, 0) }); err != nil {
-		t.Error(err)
-	}
+	waittest.Succeeds(t, "it takes changes again", func() error { return storetest.InsertToken(t.Context(), s, 0) })
 }
 
 // TestACommitThatTheStandbyLacksIsNotReported takes the standby away, and then
 // has the server stop waiting for it, in two ways. The commit is there, and
 // must not be taken for one that a switch to the standby would keep.
 func TestACommitThatTheStandbyLacksIsNotReported(t *testing.T) {
-	storetest.Long(t)
+	storetest.CheckOnly(t)
 	for name, interfere := range map[string]func(t *testing.T, c *pgtest.Cluster){
 		"nobody waits any longer": func(*testing.T, *pgtest.Cluster) {},
 		"an operator cancels it": func(t *testing.T, c *pgtest.Cluster) {
-			if err := waitFor(t, func() error {
-				if statement(t, c, "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") == "0" {
-					return errors.New("no commit waits")
-				}
-				return nil
-			}); err != nil {
-				t.Error(err)
-			}
+			waittest.Until(t, "a commit waits", func() bool {
+				return statement(t, c, "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") != "0"
+			})
 		},
 		"the server crashes": func(t *testing.T, c *pgtest.Cluster) {
-			if err := waitFor(t, func() error {
-				if statement(t, c, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") == "0" {
-					return errors.New("no commit waits")
-				}
-				return nil
-			}); err != nil {
-				t.Error(err)
-			}
+			waittest.Until(t, "a commit waits", func() bool {
+				return statement(t, c, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") != "0"
+			})
 			c.Kill()
 			if err := c.Restart(); err != nil {
 				t.Error(err)
@@ -104,9 +88,7 @@ func TestACommitThatTheStandbyLacksIsNotReported(t *testing.T) {
 			standby := primary.Standby(t)
 			statement(t, primary, "ALTER SYSTEM SET synchronous_standby_names = 'standby'")
 			statement(t, primary, "SELECT pg_reload_conf()")
-			if err := waitFor(t, func() error { return storetest.InsertToken(ctx, s, 0) }); err != nil {
-				t.Fatal(err)
-			}
+			waittest.Succeeds(t, "a commit that the standby has", func() error { return storetest.InsertToken(ctx, s, 0) })
 			standby.Kill()
 			tok := storetest.SomeToken()
 			told := make(chan error)
@@ -127,14 +109,12 @@ func TestACommitThatTheStandbyLacksIsNotReported(t *testing.T) {
 			if err := standby.Restart(); err != nil {
 				t.Fatal(err)
 			}
-			if err := waitFor(t, func() error {
+			waittest.Succeeds(t, "the token, when the standby is back", func() error {
 				return s.View(ctx, storetest.BenchTenant(0), func(tx store.Tx) error {
 					_, err := tx.Token(ctx, tok.ID)
 					return err
 				})
-			}); err != nil {
-				t.Errorf("the token, when the standby is back: %v", err)
-			}
+			})
 		})
 	}
 }
@@ -142,7 +122,7 @@ func TestACommitThatTheStandbyLacksIsNotReported(t *testing.T) {
 // TestAWarningAtTheBeginningIsNoDoubt has the server warn with every new
 // connection, as it does after an upgrade of the C library.
 func TestAWarningAtTheBeginningIsNoDoubt(t *testing.T) {
-	storetest.Long(t)
+	storetest.CheckOnly(t)
 	t.Parallel()
 	c := pgtest.Start(t, pgtest.Options{NoSync: true})
 	if statement(t, c, "SELECT current_setting('server_version_num')::int >= 150000") != "t" {

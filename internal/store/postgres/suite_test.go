@@ -106,3 +106,9 @@ func TestSuite(t *testing.T) {
 		}
 	}
 }
+
+func TestContainersOfATenantAreBounded(t *testing.T) {
+	storetest.RunContainers(t, func(t *testing.T, maxContainers int64) store.Store {
+		return openBare(t, pgtest.Database(t), postgres.Options{MaxContainers: maxContainers})
+	}, func(ctx context.Context, s store.Store) error { return s.(*postgres.Store).Tidy(ctx) })
+}

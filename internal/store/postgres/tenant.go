@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -58,7 +57,8 @@ func (t *tx) ReplaceTenant(ctx context.Context, r store.Tenant) error {
 // keys of the tables that a tenant's deletion empties, behind the tenant.
 var tableKeys = map[string]string{
 	"keysets": "purpose", "application_keys": "hash", "applications": "id", "tokens": "id", "token_terms": "term, created_at, id",
-	"token_groups": "group_id, slot", "sessions": "id", "parcels": "kind, id", "definitions": "kind, id",
+	"token_groups": "group_id, slot", "token_types": "type, slot", "token_containers": "container, group_id", "container_counts": "tenant_id",
+	"token_groups_emptied": "group_id, slot", "sessions": "id", "parcels": "kind, id", "definitions": "kind, id",
 	"marks": "name", "log_unsealed": "created_at, id", "log": "created_at, id", "log_counts": "entity_type, slot", "tenants": "tenant_id",
 }
 
@@ -98,12 +98,21 @@ func (t *tx) deleteSome(ctx context.Context, table string, limit int64) (n int64
 	first := fmt.Sprintf("(SELECT %s FROM %s WHERE tenant_id = $1 ORDER BY %[1]s LIMIT $2)", key, table)
 	s := step{doing: "delete rows of a tenant", text: fmt.Sprintf("DELETE FROM %s WHERE tenant_id = $1 AND (%s) IN %s", table, key, first), args: []any{limit}}
 	switch table {
-	case "token_groups", "log_counts":
-		// What they count has gone, and the slots of one counter, which add up
-		// to nothing, may not go together.
-		counter, count, _ := strings.Cut(map[string]string{"token_groups": "group_id tokens", "log_counts": "entity_type entries"}[table], " ")
-		if err := t.later(step{doing: "clear counters of a tenant", text: fmt.Sprintf("UPDATE %s SET %s = 0 WHERE tenant_id = $1 AND %[2]s <> 0 AND (%s) IN (SELECT %[3]s FROM %[4]s AS gone)",
-			table, count, counter, first), args: []any{limit}}); err != nil {
+	case "token_groups":
+		// What they count has gone, and neither the slots of one counter, which
+		// add up to nothing, nor all that follows the groups may go together.
+		for _, text := range []string{
+			"UPDATE token_groups SET tokens = 0, counted = 0 WHERE tenant_id = $1 AND (tokens <> 0 OR counted <> 0)",
+			"DELETE FROM token_types WHERE tenant_id = $1", "DELETE FROM token_containers WHERE tenant_id = $1",
+			"DELETE FROM container_counts WHERE tenant_id = $1", "DELETE FROM token_groups_emptied WHERE tenant_id = $1",
+		} {
+			if err := t.later(step{doing: "clear counters of a tenant", text: text}); err != nil {
+				return 0, err
+			}
+		}
+	case "log_counts":
+		if err := t.later(step{doing: "clear counters of a tenant", text: fmt.Sprintf("UPDATE log_counts SET entries = 0 WHERE tenant_id = $1 AND entries <> 0 AND (entity_type) IN (SELECT entity_type FROM %s AS gone)",
+			first), args: []any{limit}}); err != nil {
 			return 0, err
 		}
 	case "tokens":

@@ -36,7 +36,7 @@ func (s *Store) tidyOnce(ctx context.Context) error {
 	if _, err := s.owner.Exec(ctx, "DELETE FROM commits WHERE made_at < now() - CASE WHEN kept THEN interval '10 minutes' ELSE interval '1 day' END"); err != nil {
 		return mapError("forget old commits", err, nil)
 	}
-	return errors.Join(s.scrub(ctx, "keysets", &s.staleKeysets), s.scrub(ctx, "epoch_keys", &s.staleEpochKeys))
+	return errors.Join(s.tidyCounters(ctx), s.scrub(ctx, "keysets", &s.staleKeysets), s.scrub(ctx, "epoch_keys", &s.staleEpochKeys))
 }
 
 // scrub rewrites a table of keys if some of them were destroyed. A vacuum would

@@ -14,20 +14,21 @@ import (
 )
 
 const tokenColumns = "id, group_id, type, containers, data, details, short_lived, terms, expires_at, expires_offset, " +
-	"created_by, created_at, modified_by, modified_at, version"
+	"created_by, created_at, modified_by, modified_at, version, derived_at"
 
 func groupColumn(k store.GroupKey) pgtype.UUID { return pgtype.UUID{Bytes: k, Valid: true} }
 
 // parseGroups returns each of the groups once.
 func parseGroups(ids []string) ([]pgtype.UUID, error) {
-	var groups []pgtype.UUID
+	groups, seen := make([]pgtype.UUID, 0, len(ids)), make(map[store.GroupKey]bool, len(ids))
 	for _, id := range ids {
 		group, err := store.ParseGroup(id)
 		if err != nil {
 			return nil, err
 		}
-		if g := groupColumn(group); !slices.Contains(groups, g) {
-			groups = append(groups, g)
+		if !seen[group] {
+			seen[group] = true
+			groups = append(groups, groupColumn(group))
 		}
 	}
 	return groups, nil
@@ -39,12 +40,13 @@ func scanToken(row pgx.Rows) (r store.Token, err error) {
 		containers string
 		terms      []byte
 		expires    pgtype.Int8
+		derivedAt  int64
 	)
 	if err := row.Scan(&r.ID, &group, &r.Type, &containers, &r.Data, &r.Details, &r.ShortLived, &terms, &expires, &r.Expiry.OffsetSeconds,
-		&r.CreatedBy, &r.CreatedAt, &r.ModifiedBy, &r.ModifiedAt, &r.Version); err != nil {
+		&r.CreatedBy, &r.CreatedAt, &r.ModifiedBy, &r.ModifiedAt, &r.Version, &derivedAt); err != nil {
 		return r, err
 	}
-	r.Expiry.At = store.Time(expires.Int64)
+	r.Expiry.At, r.Derived = store.Time(expires.Int64), derivedAt == r.Version
 	if r.Containers, err = store.DecodeStrings(containers); err != nil {
 		return r, err
 	}
@@ -94,6 +96,12 @@ func (t *tx) Token(ctx context.Context, id string) (r store.Token, err error) {
 	return r, err
 }
 
+func (t *tx) TokenType(ctx context.Context, id string) (kind string, err error) {
+	err = t.one(ctx, "read token type", "SELECT type FROM tokens WHERE tenant_id = $1 AND id = $2", []any{id},
+		func(row pgx.Rows) error { return row.Scan(&kind) })
+	return kind, err
+}
+
 // old returns a token that is about to change.
 func (t *tx) old(ctx context.Context, id string) (store.Token, error) {
 	if err := t.writes(); err != nil {
@@ -127,10 +135,10 @@ func (t *tx) ReplaceToken(ctx context.Context, r store.Token) error {
 	}
 	if err := t.later(step{doing: "replace token", text: `
 		UPDATE tokens SET group_id = $3, containers = $4, data = $5, details = $6, short_lived = $7, terms = $8, expires_at = $9,
-		  expires_offset = $10, modified_by = $11, modified_at = $12, version = $13
+		  expires_offset = $10, modified_by = $11, modified_at = $12, version = $13, derived_at = $14
 		WHERE tenant_id = $1 AND id = $2`,
 		args: []any{r.ID, groupColumn(row.group), row.containers, orEmpty(r.Data), r.Details, r.ShortLived, row.terms,
-			orNull(r.Expiry.At), int64(r.Expiry.OffsetSeconds), r.ModifiedBy, int64(r.ModifiedAt), r.Version}}); err != nil {
+			orNull(r.Expiry.At), int64(r.Expiry.OffsetSeconds), r.ModifiedBy, int64(r.ModifiedAt), r.Version, r.DerivedAt()}}); err != nil {
 		return err
 	}
 	before, beforeContainers := store.GroupOf(old.Type, old.Containers)
@@ -188,7 +196,7 @@ func (t *tx) TokenGroups(ctx context.Context) ([]store.TokenGroup, error) {
 		return nil, err
 	}
 	return list(ctx, t, "read token groups",
-		"SELECT DISTINCT ON (group_id) group_id, type, containers FROM token_groups WHERE tenant_id = $1 ORDER BY group_id, slot", nil,
+		"SELECT group_id, min(type), min(containers) FROM token_groups WHERE tenant_id = $1 GROUP BY group_id HAVING sum(tokens) > 0", nil,
 		func(row pgx.Rows) (g store.TokenGroup, err error) {
 			var id pgtype.UUID
 			var containers string

@@ -2,8 +2,10 @@ package postgres
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -63,9 +65,18 @@ func (t *tx) Tokens(ctx context.Context, f store.TokenFilter, p store.Page) ([]s
 	if err != nil {
 		return nil, err
 	}
+	var refused error // told as it is: the row itself was read
+	scan := func(row pgx.Rows) (store.Token, error) {
+		r, err := scanToken(row)
+		if err == nil {
+			refused = p.AdmitToken(r)
+			err = refused
+		}
+		return r, err
+	}
 	if len(f.IDs) > 0 {
-		found, err := t.tokensByID(ctx, tokenColumns, f, p.After, groups, scanToken)
-		return cut(found, p), err
+		found, err := t.tokensByID(ctx, tokenColumns, f, p.After, groups, scan)
+		return cut(found, p), cmp.Or(refused, err)
 	}
 	places, err := t.places(ctx, f, groups, p)
 	if err != nil {
@@ -73,10 +84,11 @@ func (t *tx) Tokens(ctx context.Context, f store.TokenFilter, p store.Page) ([]s
 	}
 	// The rows that the list passes over are never read, only their index.
 	// OFFSET 0 keeps the planner from joining in another way.
-	return list(ctx, t, "list tokens", `
+	found, err := list(ctx, t, "list tokens", `
 		SELECT token.* FROM (SELECT created_at AS at, id AS named FROM `+places.text+`) AS page,
 		  LATERAL (SELECT `+tokenColumns+` FROM tokens WHERE tenant_id = $1 AND id = named OFFSET 0) AS token
-		ORDER BY at DESC, named DESC`, places.args, scanToken)
+		ORDER BY at DESC, named DESC`, places.args, scan)
+	return found, cmp.Or(refused, err)
 }
 
 // places selects where the tokens of a page stand.
@@ -100,9 +112,13 @@ func placesByGroup(now store.Time, groups []pgtype.UUID, p store.Page) (s select
 	return s
 }
 
+// inGroups is the condition that a group is one of several. PostgreSQL puts the
+// subquery into a hash table, so that a row costs the same however many they
+// are; IS TRUE keeps it from joining, and from taking the index of groups.
+const inGroups = "(group_id IN (SELECT unnest(%s::uuid[]))) IS TRUE"
+
 // source is the index to walk: that of the rarest term, or that of all tokens.
-// A condition on a subquery's value keeps the planner from joining; so does a
-// function of the group from taking that for its index.
+// A condition on a subquery's value keeps the planner from joining.
 func (t *tx) source(ctx context.Context, f store.TokenFilter, groups []pgtype.UUID) (s selection, err error) {
 	if len(f.Terms) == 0 {
 		s.text = "tokens WHERE tenant_id = $1"
@@ -117,7 +133,7 @@ func (t *tx) source(ctx context.Context, f store.TokenFilter, groups []pgtype.UU
 		}
 	}
 	if len(groups) > 0 {
-		s.where("array_position(%s::uuid[], group_id) IS NOT NULL", groups)
+		s.where(inGroups, groups)
 	}
 	s.where("(expires_at IS NULL OR expires_at > %s)", int64(f.Now))
 	return s, nil
@@ -158,7 +174,7 @@ func (t *tx) tokensByID(ctx context.Context, columns string, f store.TokenFilter
 	s.where("id = ANY(%s)", ids)
 	s.where("(expires_at IS NULL OR expires_at > %s)", int64(f.Now))
 	if len(groups) > 0 {
-		s.where("array_position(%s::uuid[], group_id) IS NOT NULL", groups)
+		s.where(inGroups, groups)
 	}
 	found, err := list(ctx, t, "read tokens", "SELECT "+columns+" FROM "+s.text, s.args, scan)
 	found = slices.DeleteFunc(found, func(r store.Token) bool { return !hasAll(r.Terms, f.Terms) })
@@ -220,10 +236,44 @@ func (t *tx) countByGroups(ctx context.Context, f store.TokenFilter, groups []pg
 	}
 	if len(groups) == 0 {
 		return t.number(ctx, "count tokens", `
-			SELECT coalesce((SELECT sum(tokens)::bigint FROM token_groups WHERE tenant_id = $1), 0)
+			SELECT coalesce((SELECT sum(tokens)::bigint FROM `+t.countsTypes()+` WHERE tenant_id = $1), 0)
 			  - (SELECT count(*) FROM tokens WHERE tenant_id = $1 AND expires_at <= $2)`, int64(f.Now))
 	}
 	return t.number(ctx, "count tokens by groups", `
 		SELECT coalesce((SELECT sum(tokens)::bigint FROM token_groups WHERE tenant_id = $1 AND group_id = ANY($3)), 0)
-		  - (SELECT count(*) FROM tokens WHERE tenant_id = $1 AND expires_at <= $2 AND array_position($3, group_id) IS NOT NULL)`, int64(f.Now), groups)
+		  - (SELECT count(*) FROM tokens WHERE tenant_id = $1 AND expires_at <= $2 AND `+fmt.Sprintf(inGroups, "$3")+`)`, int64(f.Now), groups)
+}
+
+// countsTypes is the table by which types are counted: the groups, while a
+// server may be connected that counts nothing else.
+func (t *tx) countsTypes() string {
+	if t.store.counted.Load() {
+		return "token_types"
+	}
+	return "token_groups"
+}
+
+// CountTypes takes off what has expired and not been swept, as countByGroups.
+func (t *tx) CountTypes(ctx context.Context, now store.Time) (map[string]int64, error) {
+	if err := t.settleCounters(ctx); err != nil {
+		return nil, err
+	}
+	types := make(map[string]int64)
+	err := t.query(ctx, "count types", `
+		SELECT type, sum(tokens)::bigint FROM `+t.countsTypes()+` WHERE tenant_id = $1 GROUP BY type
+		UNION ALL
+		SELECT type, -count(*) FROM tokens WHERE tenant_id = $1 AND expires_at <= $2 GROUP BY type`, []any{int64(now)}, func(row pgx.Rows) error {
+		clear(types)
+		for row.Next() {
+			var kind string
+			var n int64
+			if err := row.Scan(&kind, &n); err != nil {
+				return err
+			}
+			types[kind] += n
+		}
+		return nil
+	})
+	maps.DeleteFunc(types, func(_ string, n int64) bool { return n <= 0 })
+	return types, err
 }

@@ -34,6 +34,8 @@ type step struct {
 	taken error
 	// empty is what a value that is missing where one must be means.
 	empty error
+	// full is what a division by zero means, by which a statement refuses.
+	full error
 	// changed gets the number of rows that the statement changed.
 	changed *int64
 	// rows reads what the statement returns. It may be called again, from the
@@ -223,7 +225,11 @@ func (t *tx) settleCounters(ctx context.Context) error {
 		return err
 	}
 	t.settleRows()
-	t.waiting = append(t.waiting, t.rows.counters(slotOf(t.conn.Conn().PgConn()))...)
+	counters, err := t.rows.counters(slotOf(t.conn.Conn().PgConn()), t.store.maxContainers)
+	if err != nil {
+		return t.fail(err)
+	}
+	t.waiting = append(t.waiting, counters...)
 	t.rows = rows{}
 	return nil
 }
@@ -404,6 +410,8 @@ func stepError(c *pgxpool.Conn, s step, err error) error {
 	switch pe, refused := refusal(err); {
 	case refused && pe.Code == "23502" && s.empty != nil: // not_null_violation
 		return fmt.Errorf("postgres: %s: %w", s.doing, s.empty)
+	case refused && pe.Code == "22012" && s.full != nil: // division_by_zero
+		return fmt.Errorf("postgres: %s: %w", s.doing, s.full)
 	case errors.Is(err, errRolledBack):
 		return err
 	case errors.As(err, &unreadable):

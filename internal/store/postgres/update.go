@@ -52,7 +52,7 @@ func (s *Store) Update(ctx context.Context, tenant string, fn func(store.Tx) err
 // when nothing of it was kept: after a conflict with a concurrent transaction,
 // and after a connection was lost.
 func (s *Store) update(ctx context.Context, tenant tenantKey, fn func(store.Tx) error) error {
-	began := time.Now()
+	began, folded := time.Now(), false
 	for n := 1; ; n++ {
 		if n == quick+1 {
 			// Those who meet again and again take turns.
@@ -63,6 +63,13 @@ func (s *Store) update(ctx context.Context, tenant tenantKey, fn func(store.Tx) 
 			defer leave()
 		}
 		err := s.attempt(ctx, tenant, fn)
+		if errors.Is(err, store.ErrContainers) && !folded {
+			// Groups without tokens count until they are removed.
+			removed, failed := s.fold(ctx, tenant.column())
+			if folded = true; failed == nil && removed > 0 {
+				continue
+			}
+		}
 		soon := time.Since(began) < againWait
 		if again := errors.Is(err, errAgain) && (soon || n < attempts) || errors.Is(err, errLost) && soon; !again {
 			return err
@@ -117,13 +124,17 @@ func (t *tx) commit(ctx context.Context) error {
 		return err
 	}
 	t.settleRows()
-	steps := append(t.waiting, t.rows.counters(slotOf(t.conn.Conn().PgConn()))...)
+	counters, err := t.rows.counters(slotOf(t.conn.Conn().PgConn()), t.store.maxContainers)
+	if err != nil {
+		return err
+	}
+	steps := append(t.waiting, counters...)
 	if !t.sent && len(steps) == 0 {
 		// It read and changed nothing; its commit tells whether what it read
 		// was a state that there could have been.
 		return exchange(ctx, t.conn, t.tenant, "", []step{{doing: "commit", text: commit}})
 	}
-	err := t.seal(ctx, steps)
+	err = t.seal(ctx, steps)
 	if t.scrub {
 		t.store.staleKeysets.Store(true)
 	}

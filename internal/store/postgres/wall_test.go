@@ -35,6 +35,15 @@ func fill(t *testing.T, s *postgres.Store, tenant string) {
 	}); err != nil {
 		t.Fatal(err)
 	}
+	left := storetest.SomeToken()
+	left.Containers = []string{"/left/"}
+	for _, change := range []func(store.Tx) error{
+		func(tx store.Tx) error { return tx.InsertToken(ctx, left) }, func(tx store.Tx) error { return tx.DeleteToken(ctx, left.ID) },
+	} {
+		if err := s.Update(ctx, tenant, change); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if _, err := s.EpochKeys().AddEpochKey(ctx, tenant, 1, []byte("w")); err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +152,7 @@ func TestAnOwnerWithoutPowersWillDo(t *testing.T) {
 	if list, err := s.AllTenants().ExpiredSessions(ctx, 1, 0, 10); len(list) != 2 || err != nil {
 		t.Errorf("ExpiredSessions: got %d, error %v; want 2", len(list), err)
 	}
-	if list, err := s.AllTenants().DueParcels(ctx, 1, 10); len(list) != 2 || err != nil {
+	if list, _, err := s.AllTenants().DueParcels(ctx, store.ParcelJob, 1, "", 10, 10); len(list) != 2 || err != nil {
 		t.Errorf("DueParcels: got %d, error %v; want 2", len(list), err)
 	}
 	if found, err := s.Check(ctx, nil); len(found) > 0 || err != nil {

@@ -39,14 +39,30 @@ func (a allTenants) Tenants(ctx context.Context, after string, limit int) ([]sto
 }
 
 func (a allTenants) ExpiredTokens(ctx context.Context, now store.Time, skip, limit int) ([]store.TokenRef, error) {
-	var list []store.TokenRef
-	err := a.store.read(ctx, tenantKey{}, func(t *tx) error {
-		return t.conn.query(ctx, "SELECT tenant_id, id FROM tokens INDEXED BY tokens_by_expiry WHERE expires_at <= ? ORDER BY expires_at LIMIT ? OFFSET ?",
-			[]driver.Value{int64(now), int64(limit), int64(skip)}, func(row []driver.Value) (bool, error) {
-				id, err := uuid.FromBytes(blob(row[0]))
-				list = append(list, store.TokenRef{Tenant: id.String(), ID: text(row[1])})
-				return true, err
-			})
+	return a.tokens(ctx, "SELECT tenant_id, id FROM tokens INDEXED BY tokens_by_expiry WHERE expires_at <= ? ORDER BY expires_at LIMIT ? OFFSET ?",
+		int64(now), int64(limit), int64(skip))
+}
+
+func (a allTenants) OutdatedTokens(ctx context.Context, after string, skip, limit int) ([]store.TokenRef, error) {
+	var from tenantKey
+	if after != "" {
+		key, err := parseTenant(after)
+		if err != nil {
+			return nil, err
+		}
+		from = key
+	}
+	return a.tokens(ctx, "SELECT tenant_id, id FROM tokens INDEXED BY tokens_outdated WHERE derived_at <> version AND tenant_id > ? ORDER BY tenant_id, id LIMIT ? OFFSET ?",
+		from[:], int64(limit), int64(skip))
+}
+
+func (a allTenants) tokens(ctx context.Context, statement string, args ...driver.Value) (list []store.TokenRef, err error) {
+	err = a.store.read(ctx, tenantKey{}, func(t *tx) error {
+		return t.conn.query(ctx, statement, args, func(row []driver.Value) (bool, error) {
+			id, err := uuid.FromBytes(blob(row[0]))
+			list = append(list, store.TokenRef{Tenant: id.String(), ID: text(row[1])})
+			return true, err
+		})
 	})
 	return list, err
 }
@@ -68,8 +84,43 @@ func (a allTenants) ExpiredParcels(ctx context.Context, now store.Time, skip, li
 	return a.parcels(ctx, "SELECT tenant_id, kind, id FROM parcels INDEXED BY parcels_by_expiry WHERE expires_at <= ? ORDER BY expires_at LIMIT ? OFFSET ?", now, skip, limit)
 }
 
-func (a allTenants) DueParcels(ctx context.Context, now store.Time, limit int) ([]store.ParcelRef, error) {
-	return a.parcels(ctx, "SELECT tenant_id, kind, id FROM parcels INDEXED BY parcels_by_due WHERE due_at <= ? ORDER BY due_at LIMIT ? OFFSET ?", now, 0, limit)
+// DueParcels seeks from tenant to tenant in the index.
+func (a allTenants) DueParcels(ctx context.Context, kind string, now store.Time, after string, tenants, each int) (due []store.ParcelRef, next string, err error) {
+	var at tenantKey
+	if after != "" {
+		if at, err = parseTenant(after); err != nil {
+			return nil, "", err
+		}
+	}
+	err = a.store.read(ctx, tenantKey{}, func(t *tx) error {
+		due, next = nil, ""
+		for range tenants {
+			err := t.conn.one(ctx, "SELECT tenant_id FROM parcels INDEXED BY parcels_due_by_tenant WHERE kind = ? AND tenant_id > ? AND due_at IS NOT NULL ORDER BY tenant_id LIMIT 1",
+				[]driver.Value{kind, at[:]}, func(row []driver.Value) error {
+					id, err := uuid.FromBytes(blob(row[0]))
+					at = tenantKey(id)
+					return err
+				})
+			if errors.Is(err, store.ErrNotFound) {
+				next = ""
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			next = at.String()
+			err = t.conn.query(ctx, "SELECT id FROM parcels INDEXED BY parcels_due_by_tenant WHERE kind = ? AND tenant_id = ? AND due_at <= ? ORDER BY due_at LIMIT ?",
+				[]driver.Value{kind, at[:], int64(now), int64(each)}, func(row []driver.Value) (bool, error) {
+					due = append(due, store.ParcelRef{Tenant: next, Kind: kind, ID: text(row[0])})
+					return true, nil
+				})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return due, next, err
 }
 
 func (a allTenants) parcels(ctx context.Context, statement string, now store.Time, skip, limit int) (list []store.ParcelRef, err error) {

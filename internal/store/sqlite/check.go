@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
@@ -45,6 +46,31 @@ var agreements = []struct{ doing, broken, count string }{
 		SELECT count(*) FROM application_keys k WHERE NOT EXISTS (
 		  SELECT 1 FROM applications a WHERE a.tenant_id = k.tenant_id AND a.id = k.application_id)`},
 }
+
+// counterAgreements hold since the migration of that number: a store of an
+// older release is checked without them.
+var counterAgreements = []struct{ doing, broken, count string }{
+	{"comparing the counters of types with the groups", "types whose counter differs from their tokens", `
+		SELECT count(*) FROM (SELECT 1 FROM (
+		  SELECT tenant_id, type, tokens AS n FROM token_types
+		  UNION ALL
+		  SELECT tenant_id, type, -tokens FROM token_groups
+		) GROUP BY tenant_id, type HAVING sum(n) <> 0)`},
+	{"comparing the containers with the groups", "containers that do not agree with the token groups", `
+		SELECT count(*) FROM (SELECT 1 FROM (
+		  SELECT tenant_id, container, group_id, 1 AS n FROM token_containers
+		  UNION ALL
+		  SELECT DISTINCT g.tenant_id, c.value, g.group_id, -1 FROM token_groups AS g, json_each(g.containers) AS c
+		) GROUP BY tenant_id, container, group_id HAVING sum(n) <> 0)`},
+	{"comparing the counters of containers with the containers", "tenants whose counter of containers differs from their containers", `
+		SELECT count(*) FROM (SELECT 1 FROM (
+		  SELECT tenant_id, containers AS n, groups AS g FROM container_counts
+		  UNION ALL
+		  SELECT tenant_id, -count(DISTINCT container), -count(DISTINCT group_id) FROM token_containers GROUP BY tenant_id
+		) GROUP BY tenant_id HAVING sum(n) <> 0 OR sum(g) <> 0)`},
+}
+
+const counterMigration = 6
 
 // Check implements store.Store.
 func (s *Store) Check(ctx context.Context, progress func(doing string)) ([]string, error) {
@@ -87,7 +113,15 @@ func checkAll(ctx context.Context, c *conn, progress func(doing string)) ([]stri
 	if err != nil || len(found) > 0 {
 		return found, err // what follows would only repeat it
 	}
-	for _, a := range agreements {
+	version, err := c.number(ctx, "PRAGMA user_version")
+	if err != nil {
+		return found, err
+	}
+	all := agreements
+	if version >= counterMigration {
+		all = append(slices.Clone(agreements), counterAgreements...)
+	}
+	for _, a := range all {
 		progress(a.doing)
 		n, err := c.number(ctx, a.count)
 		if err != nil {

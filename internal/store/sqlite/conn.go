@@ -26,6 +26,7 @@ type conn struct {
 	args       []driver.NamedValue // of the statement at hand; the driver copies them
 	forgets    bool                // a statement has changed what memory keeps
 	group      *groupWork          // of the updates that write here; nil where only views read
+	cost       int64               // statements that were run and rows that were read, so far
 }
 
 // durable are the settings that the promise of this package rests on. Every
@@ -164,6 +165,7 @@ func (c *conn) run(text string, args ...driver.Value) (int64, error) {
 }
 
 func (c *conn) step(s statement, args []driver.Value) (int64, error) {
+	c.cost++
 	// A context that can end would cost a goroutine for each statement.
 	r, err := s.Stmt.(driver.StmtExecContext).ExecContext(context.Background(), c.named(args))
 	if err != nil {
@@ -180,6 +182,7 @@ func (c *conn) query(ctx context.Context, text string, args []driver.Value, each
 	if err != nil {
 		return err
 	}
+	c.cost++
 	rows, err := s.Stmt.(driver.StmtQueryContext).QueryContext(context.Background(), c.named(args))
 	if err != nil {
 		return c.failed("run query", err)
@@ -195,6 +198,7 @@ func (c *conn) query(ctx context.Context, text string, args []driver.Value, each
 		} else if err != nil {
 			return c.failed("read row", err)
 		}
+		c.cost++
 		if more, err := each(row); err != nil || !more {
 			return err
 		}

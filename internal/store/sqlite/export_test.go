@@ -99,7 +99,11 @@ func (s *Store) Checkpoint() bool { return s.checkpointer.checkpoint("TRUNCATE")
 func Migrations() ([]string, error) { return migrations() }
 
 // Waiting returns how many updates wait for the writer.
-func (s *Store) Waiting() int { return len(s.writer.queue) }
+func (s *Store) Waiting() int {
+	s.writer.queue.mu.Lock()
+	defer s.writer.queue.mu.Unlock()
+	return s.writer.queue.waiting
+}
 
 // LimitGrowth lets the database grow by so many pages and no further.
 func (s *Store) LimitGrowth(pages int) error {

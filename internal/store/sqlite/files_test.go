@@ -310,6 +310,9 @@ func countTokens(t testing.TB, s store.Store) (n int64) {
 func TestCheckFindsRowsThatDisagree(t *testing.T) {
 	for name, c := range map[string]struct{ damage, want string }{
 		"a counter":             {"UPDATE token_groups SET tokens = tokens + 1", "counter"},
+		"a type's counter":      {"UPDATE token_types SET tokens = tokens + 1", "types whose counter"},
+		"a container":           {"DELETE FROM token_containers", "containers that do not agree"},
+		"a container's counter": {"UPDATE container_counts SET containers = containers + 1", "counter of containers"},
 		"a term's counter":      {"INSERT INTO token_term_counts SELECT tenant_id, term, group_id, 7 FROM token_terms LIMIT 1", "terms whose counter"},
 		"a log counter":         {"UPDATE log_counts SET entries = 0", "counter"},
 		"a term is gone":        {"DELETE FROM token_terms WHERE id = (SELECT min(id) FROM token_terms)", "missing from their index"},
@@ -455,6 +458,54 @@ func TestAnOlderStoreIsBroughtUpToDate(t *testing.T) {
 			t.Errorf("from number %d: Check: got %q, error %v; want nothing", n, found, err)
 		}
 	}
+}
+
+// TestWhatAnOlderReleaseWroteIsOutdated: it does not know the column derived_at.
+func TestWhatAnOlderReleaseWroteIsOutdated(t *testing.T) {
+	texts, err := sqlite.Migrations()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, dir := t.Context(), t.TempDir()
+	a, b := "x'"+strings.ReplaceAll(tenantA, "-", "")+"'", "x'"+strings.ReplaceAll(tenantB, "-", "")+"'"
+	group, containers := store.GroupOf("card", []string{"/"})
+	statements := slices.Clone(texts[:3])
+	for _, tenant := range []string{b, a} {
+		statements = append(statements,
+			"INSERT INTO tenants VALUES ("+tenant+", '', '{}', NULL, '', 0, '', 0, 0)",
+			fmt.Sprintf("INSERT INTO token_groups VALUES (%s, x'%s', 'card', '%s', 1)", tenant, group, containers),
+			fmt.Sprintf(`INSERT INTO tokens (tenant_id, id, group_id, type, containers, data, expires_offset, created_by, created_at, modified_by, modified_at, version)
+				VALUES (%s, 'old', x'%s', 'card', '%s', x'01', 0, '', 1, '', 1, 7)`, tenant, group, containers))
+	}
+	plain(t, dir, append(statements, "PRAGMA user_version = 3", "PRAGMA application_id = 0x544b4550")...)
+	refs := []store.TokenRef{{Tenant: tenantA, ID: "old"}, {Tenant: tenantB, ID: "old"}}
+	check := func(s *sqlite.Store, doing string, want ...store.TokenRef) {
+		t.Helper()
+		if got, err := s.AllTenants().OutdatedTokens(ctx, "", 0, 10); err != nil || !slices.Equal(got, want) {
+			t.Errorf("OutdatedTokens %s: got %v, error %v; want %v", doing, got, err, want)
+		}
+		if found, err := s.Check(ctx, nil); len(found) > 0 || err != nil {
+			t.Errorf("Check %s: got %q, error %v; want nothing", doing, found, err)
+		}
+	}
+	s := openBare(t, dir, sqlite.Options{})
+	check(s, "after the migration", refs...)
+	if err := s.Update(ctx, tenantA, func(tx store.Tx) error {
+		row, err := tx.Token(ctx, "old")
+		if row.Derived {
+			t.Error("a token of an older release reads as derived")
+		}
+		row.Version, row.Derived = row.Version+1, true
+		return errors.Join(err, tx.ReplaceToken(ctx, row))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	check(s, "when one was recomputed", refs[1])
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	plain(t, dir, "UPDATE tokens SET version = version + 1 WHERE tenant_id = "+a)
+	check(openBare(t, dir, sqlite.Options{}), "when that was changed by who does not know the column", refs...)
 }
 
 func TestMetricsAreRegistered(t *testing.T) {

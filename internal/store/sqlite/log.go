@@ -2,11 +2,14 @@ package sqlite
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"database/sql/driver"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -90,6 +93,9 @@ func logSource(f store.LogFilter) (where string, args []driver.Value) {
 	case f.EntityType != "":
 		where, args = "log INDEXED BY log_by_type WHERE tenant_id = ? AND entity_type = ?", []driver.Value{f.EntityType}
 	}
+	if f.ExceptType != "" && f.EntityType == "" {
+		where, args = where+" AND +entity_type <> ?", append(args, f.ExceptType)
+	}
 	if !f.From.IsZero() {
 		where, args = where+" AND created_at >= ?", append(args, int64(f.From))
 	}
@@ -99,7 +105,59 @@ func logSource(f store.LogFilter) (where string, args []driver.Value) {
 	return where, args
 }
 
+// logsExcept is Logs for a filter that leaves out one type and names no entity:
+// it merges the index of each other type, so that it never passes over the
+// entries that are left out.
+func (t *tx) logsExcept(ctx context.Context, f store.LogFilter, p store.Page) (list []store.LogEntry, err error) {
+	var types []string
+	err = t.query(ctx, "SELECT entity_type FROM log_counts WHERE tenant_id = ?1 AND entity_type <> ?2 AND entries > 0", []driver.Value{f.ExceptType},
+		func(row []driver.Value) (bool, error) {
+			types = append(types, text(row[0]))
+			return true, nil
+		})
+	if err != nil || len(types) == 0 {
+		return nil, err
+	}
+	var args []driver.Value
+	arg := func(v driver.Value) string {
+		args = append(args, v)
+		return "?" + strconv.Itoa(len(args)+1) // the first is the tenant
+	}
+	within := ""
+	if !f.From.IsZero() {
+		within += " AND created_at >= " + arg(int64(f.From))
+	}
+	if !f.Before.IsZero() {
+		within += " AND created_at < " + arg(int64(f.Before))
+	}
+	if p.After != nil {
+		key, err := entryKey(*p.After)
+		if err != nil {
+			return nil, err
+		}
+		within += " AND (created_at, id) < (" + arg(key[0]) + ", " + arg(key[1]) + ")"
+	}
+	const newestFirst = " ORDER BY created_at DESC, id DESC LIMIT "
+	most := arg(int64(p.Limit) + int64(p.Offset))
+	parts := make([]string, len(types))
+	for i, kind := range types {
+		parts[i] = "SELECT * FROM (SELECT created_at, id FROM log INDEXED BY log_by_type WHERE tenant_id = ?1 AND entity_type = " + arg(kind) + within + newestFirst + most + ")"
+	}
+	err = t.query(ctx, "SELECT "+logColumns+" FROM ("+strings.Join(parts, " UNION ALL ")+newestFirst+arg(int64(p.Limit))+" OFFSET "+arg(int64(p.Offset))+
+		") AS page CROSS JOIN log USING (created_at, id) WHERE tenant_id = ?1", args, appendEntry(&list))
+	slices.SortFunc(list, func(a, b store.LogEntry) int {
+		return cmp.Or(cmp.Compare(b.CreatedAt, a.CreatedAt), strings.Compare(b.ID, a.ID))
+	})
+	return list, err
+}
+
 func (t *tx) Logs(ctx context.Context, f store.LogFilter, p store.Page) ([]store.LogEntry, error) {
+	if f.ExceptType != "" && f.EntityType == "" && f.EntityID == "" {
+		if err := t.flushKinds(); err != nil {
+			return nil, err
+		}
+		return t.logsExcept(ctx, f, p)
+	}
 	from, args := logSource(f)
 	if p.After != nil {
 		key, err := entryKey(*p.After)
@@ -129,7 +187,9 @@ func (t *tx) CountLogs(ctx context.Context, f store.LogFilter) (int64, error) {
 	switch f {
 	case store.LogFilter{}:
 		return t.number(ctx, "SELECT sum(entries) FROM log_counts WHERE tenant_id = ?")
-	case store.LogFilter{EntityType: f.EntityType}:
+	case store.LogFilter{ExceptType: f.ExceptType}:
+		return t.number(ctx, "SELECT sum(entries) FROM log_counts WHERE tenant_id = ? AND entity_type <> ?", f.ExceptType)
+	case store.LogFilter{EntityType: f.EntityType, ExceptType: f.ExceptType}:
 		return t.number(ctx, "SELECT entries FROM log_counts WHERE tenant_id = ? AND entity_type = ?", f.EntityType)
 	}
 	from, args := logSource(f)

@@ -129,7 +129,24 @@ func migrate(ctx context.Context, c *conn, asItIs bool) error {
 			return fmt.Errorf("sqlite: migration %d: %w", n+1, err)
 		}
 	}
+	if asItIs {
+		return nil
+	}
+	for _, text := range lateIndexes {
+		if err := c.script(text); err != nil {
+			return fmt.Errorf("sqlite: build an index: %w", err)
+		}
+	}
 	return nil
+}
+
+// lateIndexes are indexes that are built when they are missing. An index does
+// not change the number of the schema: an older release works on a store that
+// has one more, and SQLite maintains it.
+var lateIndexes = []string{
+	// For jobs and deliveries, which are taken tenant by tenant. Most parcels are
+	// never due, and cost nothing here.
+	"CREATE INDEX IF NOT EXISTS parcels_due_by_tenant ON parcels (kind, tenant_id, due_at, id) WHERE due_at IS NOT NULL",
 }
 
 // The mark of a clean stop is a row: it is there exactly while nobody has the

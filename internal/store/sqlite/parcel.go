@@ -86,6 +86,9 @@ func (t *tx) CountParcels(ctx context.Context, f store.ParcelFilter) (int64, err
 	if err != nil {
 		return 0, err
 	}
+	if f.Most > 0 {
+		return t.number(ctx, "SELECT count(*) FROM (SELECT 1 FROM "+from+" LIMIT ?)", append(args, f.Most)...)
+	}
 	return t.number(ctx, "SELECT count(*) FROM "+from, args...)
 }
 

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 	"golang.org/x/sys/unix"
@@ -16,6 +15,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/store/sqlite"
 	"github.com/tokenkeep/tokenkeep/internal/store/sqlite/powercut"
 	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
+	"github.com/tokenkeep/tokenkeep/internal/waittest"
 )
 
 // TestTheReserveIsForTheLog has writes find no space as long as the reserve
@@ -69,11 +69,7 @@ func TestTheReserveIsForTheLog(t *testing.T) {
 			t.Errorf("fault %d: Ready = %v", n, err)
 		}
 		recorder.Heal()
-		for deadline := time.Now().Add(20 * time.Second); token() != nil || !held(); time.Sleep(5 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatal("the store does not go on with room on the disk")
-			}
-		}
+		waittest.Until(t, "the store goes on with room on the disk", func() bool { return token() == nil && held() })
 	}
 }
 

@@ -8,13 +8,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/tokenkeep/tokenkeep/internal/store"
 	"github.com/tokenkeep/tokenkeep/internal/store/sqlite"
 	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
+	"github.com/tokenkeep/tokenkeep/internal/waittest"
 )
 
 // holds counts how often the needle stands in the files of a folder whose names
@@ -142,11 +142,7 @@ func TestKeysetsDestroyedDuringAViewGoWhenItEnds(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(20 * time.Second); holds(t, dir, needle, ".db", ".db-wal") > 0; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("destroyed keysets still stand in the files long after the view ended")
-		}
-	}
+	waittest.Until(t, "destroyed keysets are in no file after the view", func() bool { return holds(t, dir, needle, ".db", ".db-wal") == 0 })
 }
 
 func TestDestroyedEpochKeysAreInNoFile(t *testing.T) {

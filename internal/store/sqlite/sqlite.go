@@ -62,9 +62,15 @@ type Options struct {
 	// CommonTerm is how many tokens a search term has, about, when their number
 	// is kept instead of counted; 0 means 1000.
 	CommonTerm int
+	// MaxContainers is how many different containers the tokens of a tenant may
+	// have; 0 means any number.
+	MaxContainers int64
 	// AsItIs refuses a store of an older release, with store.ErrOlderSchema,
 	// instead of bringing its schema up to date.
 	AsItIs bool
+	// TurnEnded is called when a tenant has to wait for its next turn to write
+	// because others wait; nil for nobody.
+	TurnEnded func()
 	// VFS names another file layer of SQLite's, for tests that cut the power.
 	VFS string
 	// Ungrouped gives every update a commit of its own. It exists so that a
@@ -123,6 +129,9 @@ func Open(ctx context.Context, dir string, o Options) (_ *Store, err error) {
 	if o.CommonTerm <= 0 {
 		o.CommonTerm = commonTerm
 	}
+	if o.TurnEnded == nil {
+		o.TurnEnded = func() {}
+	}
 	if err := createFolder(dir); err != nil {
 		return nil, err
 	}
@@ -167,7 +176,7 @@ func Open(ctx context.Context, dir string, o Options) (_ *Store, err error) {
 		_ = writing.close()
 		return nil, err
 	}
-	s.writer = newWriter(writing, group, common, s.memory, s.checkpointer, s.reserve, m)
+	s.writer = newWriter(writing, group, o.MaxContainers, o.TurnEnded, common, s.memory, s.checkpointer, s.reserve, m)
 	s.readers = make(chan *conn, o.Readers)
 	for range o.Readers {
 		c, err := connect(path, o, true, 4<<10, lockWait)

@@ -41,3 +41,9 @@ func TestSuite(t *testing.T) {
 		return openBare(t, dir, o), func() store.Store { return openBare(t, dir, o) }
 	})
 }
+
+func TestContainersOfATenantAreBounded(t *testing.T) {
+	storetest.RunContainers(t, func(t *testing.T, maxContainers int64) store.Store {
+		return openBare(t, t.TempDir(), sqlite.Options{MaxContainers: maxContainers})
+	}, nil)
+}

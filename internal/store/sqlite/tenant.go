@@ -66,7 +66,7 @@ func (t *tx) ReplaceTenant(_ context.Context, r store.Tenant) error {
 // tenantTables are emptied in this order when a tenant goes; its own row goes
 // last, so that a stopped deletion is found and finished. Log batches stay.
 var tenantTables = []string{
-	"keysets", "application_keys", "applications", "tokens", "token_terms", "token_term_counts", "token_groups",
+	"keysets", "application_keys", "applications", "tokens", "token_terms", "token_term_counts", "token_groups", "token_types", "token_containers", "container_counts",
 	"sessions", "parcels", "definitions", "marks", "log_unsealed", "log", "log_counts", "tenants",
 }
 
@@ -80,6 +80,9 @@ var deletion = map[string]string{
 	"token_term_counts": "(tenant_id, term, group_id) IN (SELECT tenant_id, term, group_id FROM token_term_counts WHERE tenant_id = ?1 LIMIT ?2)",
 	"tokens":            "row_id IN (SELECT row_id FROM tokens WHERE tenant_id = ?1 LIMIT ?2)",
 	"token_groups":      "(tenant_id, group_id) IN (SELECT tenant_id, group_id FROM token_groups WHERE tenant_id = ?1 LIMIT ?2)",
+	"token_types":       "(tenant_id, type) IN (SELECT tenant_id, type FROM token_types WHERE tenant_id = ?1 LIMIT ?2)",
+	"token_containers":  "(tenant_id, container, group_id) IN (SELECT tenant_id, container, group_id FROM token_containers WHERE tenant_id = ?1 LIMIT ?2)",
+	"container_counts":  "tenant_id IN (SELECT tenant_id FROM container_counts WHERE tenant_id = ?1 LIMIT ?2)",
 	"sessions":          "row_id IN (SELECT row_id FROM sessions WHERE tenant_id = ?1 LIMIT ?2)",
 	"parcels":           "row_id IN (SELECT row_id FROM parcels WHERE tenant_id = ?1 LIMIT ?2)",
 	"definitions":       "row_id IN (SELECT row_id FROM definitions WHERE tenant_id = ?1 LIMIT ?2)",

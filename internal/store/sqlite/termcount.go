@@ -79,6 +79,13 @@ func (t *tx) flushTerms() error {
 			ON CONFLICT DO UPDATE SET tokens = tokens + excluded.tokens`, []byte(key.term), key.group[:], n); err != nil {
 			return err
 		}
+		if n > 0 {
+			continue
+		}
+		// A term has as many counters as it has groups now, and not as it ever had.
+		if _, err := t.exec("DELETE FROM token_term_counts WHERE tenant_id = ? AND term = ? AND group_id = ? AND tokens = 0", []byte(key.term), key.group[:]); err != nil {
+			return err
+		}
 	}
 	t.terms, t.maybeCommon = nil, nil
 	return nil

@@ -8,13 +8,14 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
 
 const tokenColumns = "id, group_id, type, containers, data, details, short_lived, terms, expires_at, expires_offset, " +
-	"created_by, created_at, modified_by, modified_at, version"
+	"created_by, created_at, modified_by, modified_at, version, derived_at"
 
 // maxMerged bounds how many index rows a list by groups merges from the
 // indexes of the groups, the head of each. Beyond that it passes over the
@@ -44,6 +45,7 @@ func scanToken(row []driver.Value) (r store.Token, err error) {
 		ID: text(row[0]), Type: text(row[2]), Data: blob(row[4]), Details: blob(row[5]), ShortLived: blob(row[6]),
 		Expiry:    store.Expiry{At: when(row[8]), OffsetSeconds: int(whole(row[9]))},
 		CreatedBy: text(row[10]), CreatedAt: when(row[11]), ModifiedBy: text(row[12]), ModifiedAt: when(row[13]), Version: whole(row[14]),
+		Derived: whole(row[15]) == whole(row[14]),
 	}
 	if r.Containers, err = store.DecodeStrings(text(row[3])); err != nil {
 		return r, err
@@ -64,10 +66,10 @@ func (t *tx) InsertToken(_ context.Context, r store.Token) error {
 	if err != nil {
 		return err
 	}
-	if _, err := t.exec("INSERT INTO tokens (tenant_id, "+tokenColumns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+	if _, err := t.exec("INSERT INTO tokens (tenant_id, "+tokenColumns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
 		r.ID, group[:], r.Type, containers, r.Data, orNullBytes(r.Details), orNullBytes(r.ShortLived), orNullBytes(terms),
 		orNull(r.Expiry.At), int64(r.Expiry.OffsetSeconds),
-		r.CreatedBy, int64(r.CreatedAt), r.ModifiedBy, int64(r.ModifiedAt), r.Version); err != nil {
+		r.CreatedBy, int64(r.CreatedAt), r.ModifiedBy, int64(r.ModifiedAt), r.Version, r.DerivedAt()); err != nil {
 		return err
 	}
 	t.countToken(group, r.Type, containers, 1)
@@ -105,6 +107,13 @@ func (t *tx) Token(ctx context.Context, id string) (r store.Token, err error) {
 	return r, err
 }
 
+func (t *tx) TokenType(ctx context.Context, id string) (kind string, err error) {
+	// The type stands before what is sealed, which may lie on many pages.
+	err = t.one(ctx, "SELECT type FROM tokens WHERE tenant_id = ? AND id = ?", []driver.Value{id},
+		func(row []driver.Value) error { kind = text(row[0]); return nil })
+	return kind, err
+}
+
 func (t *tx) ReplaceToken(ctx context.Context, r store.Token) error {
 	if err := t.grows(); err != nil {
 		return err
@@ -130,10 +139,10 @@ func (t *tx) ReplaceToken(ctx context.Context, r store.Token) error {
 	group, containers := store.GroupOf(r.Type, r.Containers)
 	if err := t.changeOne(store.ErrConflict, `
 		UPDATE tokens SET group_id = ?3, containers = ?4, data = ?5, details = ?6, short_lived = ?7, terms = ?8, expires_at = ?9,
-		  expires_offset = ?10, modified_by = ?11, modified_at = ?12, version = ?13
+		  expires_offset = ?10, modified_by = ?11, modified_at = ?12, version = ?13, derived_at = ?14
 		WHERE tenant_id = ?1 AND id = ?2`,
 		r.ID, group[:], containers, r.Data, orNullBytes(r.Details), orNullBytes(r.ShortLived), orNullBytes(terms),
-		orNull(r.Expiry.At), int64(r.Expiry.OffsetSeconds), r.ModifiedBy, int64(r.ModifiedAt), r.Version); err != nil {
+		orNull(r.Expiry.At), int64(r.Expiry.OffsetSeconds), r.ModifiedBy, int64(r.ModifiedAt), r.Version, r.DerivedAt()); err != nil {
 		return err
 	}
 	before, beforeContainers := store.GroupOf(old.Type, old.Containers)
@@ -178,16 +187,126 @@ func (t *tx) countToken(group store.GroupKey, kind, containers string, n int64) 
 	d.tokens += n
 }
 
+// flushGroups writes the changes of the counters. A group comes with its first
+// token and goes with its last.
 func (t *tx) flushGroups() error {
-	for group, d := range t.groups {
-		if _, err := t.exec(`
-			INSERT INTO token_groups (tenant_id, group_id, type, containers, tokens) VALUES (?, ?, ?, ?, ?)
-			ON CONFLICT DO UPDATE SET tokens = tokens + excluded.tokens`, group[:], d.kind, d.containers, d.tokens); err != nil {
+	if len(t.groups) == 0 {
+		return nil
+	}
+	// The groups that grow come first: before is what was there before any
+	// group came or went.
+	var before *containerCounts
+	types := make(map[string]int64)
+	keys := slices.SortedFunc(maps.Keys(t.groups), func(a, b store.GroupKey) int { return cmp.Compare(t.groups[b].tokens, t.groups[a].tokens) })
+	for _, group := range keys {
+		d := t.groups[group]
+		if d.tokens == 0 {
+			continue
+		}
+		types[d.kind] += d.tokens
+		left := int64(0)
+		err := t.one(context.Background(), "UPDATE token_groups SET tokens = tokens + ?3 WHERE tenant_id = ?1 AND group_id = ?2 RETURNING tokens",
+			[]driver.Value{group[:], d.tokens}, func(row []driver.Value) error { left = whole(row[0]); return nil })
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			if before == nil {
+				if before, err = t.containerCounts(); err != nil {
+					return err
+				}
+			}
+			err = t.addGroup(group, d)
+		case err == nil && left == 0:
+			err = t.removeGroup(group, d)
+		}
+		if err != nil {
 			return err
 		}
 	}
 	t.groups = nil
+	for kind, n := range types {
+		if n == 0 {
+			continue
+		}
+		if _, err := t.exec("INSERT INTO token_types (tenant_id, type, tokens) VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET tokens = tokens + excluded.tokens", kind, n); err != nil {
+			return err
+		}
+	}
+	if before == nil {
+		return nil
+	}
+	return t.checkContainers(*before)
+}
+
+// containerCounts is the row of a tenant in the table of that name.
+type containerCounts struct{ containers, groups int64 }
+
+func (t *tx) containerCounts() (*containerCounts, error) {
+	var n containerCounts
+	err := t.one(context.Background(), "SELECT containers, groups FROM container_counts WHERE tenant_id = ?", nil, func(row []driver.Value) error {
+		n = containerCounts{whole(row[0]), whole(row[1])}
+		return nil
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		err = nil
+	}
+	return &n, err
+}
+
+// checkContainers refuses what makes a tenant exceed its bounds. A tenant that
+// exceeds them already goes on working.
+func (t *tx) checkContainers(before containerCounts) error {
+	if t.maxContainers == 0 {
+		return nil
+	}
+	n, err := t.containerCounts()
+	if err != nil {
+		return err
+	}
+	if n.containers > max(before.containers, t.maxContainers) || n.groups > max(before.groups, store.MaxGroups(t.maxContainers)) {
+		return t.fail(fmt.Errorf("sqlite: count containers: %w", store.ErrContainers))
+	}
 	return nil
+}
+
+func (t *tx) addGroup(group store.GroupKey, d *groupDelta) error {
+	if _, err := t.exec("INSERT INTO token_groups (tenant_id, group_id, type, containers, tokens) VALUES (?, ?, ?, ?, ?)", group[:], d.kind, d.containers, d.tokens); err != nil {
+		return err
+	}
+	return t.changeContainers(group, d, 1, "INSERT INTO token_containers (tenant_id, container, group_id) VALUES (?, ?, ?) ON CONFLICT DO NOTHING")
+}
+
+func (t *tx) removeGroup(group store.GroupKey, d *groupDelta) error {
+	if _, err := t.exec("DELETE FROM token_groups WHERE tenant_id = ? AND group_id = ?", group[:]); err != nil {
+		return err
+	}
+	return t.changeContainers(group, d, -1, "DELETE FROM token_containers WHERE tenant_id = ? AND container = ? AND group_id = ?")
+}
+
+// changeContainers makes the containers of a group agree with it, and counts
+// those that no other group has.
+func (t *tx) changeContainers(group store.GroupKey, d *groupDelta, n int64, change string) error {
+	containers, err := store.DecodeStrings(d.containers)
+	if err != nil {
+		return err
+	}
+	own := int64(0)
+	for _, container := range containers {
+		changed, err := t.exec(change, container, group[:])
+		if err != nil {
+			return err
+		}
+		others, err := t.number(context.Background(), "SELECT EXISTS (SELECT 1 FROM token_containers WHERE tenant_id = ?1 AND container = ?2 AND group_id <> ?3)", container, group[:])
+		if err != nil {
+			return err
+		}
+		if changed > 0 && others == 0 {
+			own += n
+		}
+	}
+	_, err = t.exec(`
+		INSERT INTO container_counts (tenant_id, containers, groups) VALUES (?, ?, ?)
+		ON CONFLICT DO UPDATE SET containers = containers + excluded.containers, groups = groups + excluded.groups`, own, n)
+	return err
 }
 
 func (t *tx) TokenGroups(ctx context.Context) ([]store.TokenGroup, error) {
@@ -213,6 +332,9 @@ func (t *tx) Tokens(ctx context.Context, f store.TokenFilter, p store.Page) ([]s
 	for _, place := range places {
 		r, err := t.Token(ctx, place.ID)
 		if err != nil {
+			return nil, err
+		}
+		if err := p.AdmitToken(r); err != nil {
 			return nil, err
 		}
 		list = append(list, r)
@@ -399,12 +521,11 @@ func (t *tx) countByGroups(ctx context.Context, f store.TokenFilter) (n int64, e
 	if err != nil {
 		return 0, err
 	}
-	err = t.query(ctx, "SELECT group_id, tokens FROM token_groups WHERE tenant_id = ?", nil, func(row []driver.Value) (bool, error) {
-		if len(groups) == 0 || groups[store.GroupKey(blob(row[0]))] {
-			n += whole(row[1])
-		}
-		return true, nil
-	})
+	if len(groups) == 0 {
+		n, err = t.number(ctx, "SELECT sum(tokens) FROM token_types WHERE tenant_id = ?")
+	} else {
+		n, err = t.sumGroups(ctx, groups)
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -416,6 +537,58 @@ func (t *tx) countByGroups(ctx context.Context, f store.TokenFilter) (n int64, e
 			return true, nil
 		})
 	return n, err
+}
+
+// passedOver is how many groups are passed over in the time that it takes to
+// look one up.
+const passedOver = 4
+
+// sumGroups adds up the counters of groups: one by one, or all of the tenant's
+// when these are most of them.
+func (t *tx) sumGroups(ctx context.Context, groups map[store.GroupKey]bool) (n int64, err error) {
+	all, err := t.containerCounts()
+	if err != nil {
+		return 0, err
+	}
+	if int64(len(groups))*passedOver > all.groups {
+		err = t.query(ctx, "SELECT group_id, tokens FROM token_groups WHERE tenant_id = ?", nil, func(row []driver.Value) (bool, error) {
+			if groups[store.GroupKey(blob(row[0]))] {
+				n += whole(row[1])
+			}
+			return true, nil
+		})
+		return n, err
+	}
+	for group := range groups {
+		tokens, err := t.number(ctx, "SELECT tokens FROM token_groups WHERE tenant_id = ? AND group_id = ?", group[:])
+		if err != nil {
+			return 0, err
+		}
+		n += tokens
+	}
+	return n, nil
+}
+
+// CountTypes takes off what has expired and not been swept, as countByGroups.
+func (t *tx) CountTypes(ctx context.Context, now store.Time) (map[string]int64, error) {
+	if err := t.flushGroups(); err != nil {
+		return nil, err
+	}
+	types := make(map[string]int64)
+	err := t.query(ctx, "SELECT type, tokens FROM token_types WHERE tenant_id = ?", nil, func(row []driver.Value) (bool, error) {
+		types[text(row[0])] = whole(row[1])
+		return true, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = t.query(ctx, "SELECT type FROM tokens INDEXED BY tokens_expiring WHERE tenant_id = ? AND expires_at <= ?", []driver.Value{int64(now)},
+		func(row []driver.Value) (bool, error) {
+			types[text(row[0])]--
+			return true, nil
+		})
+	maps.DeleteFunc(types, func(_ string, n int64) bool { return n <= 0 })
+	return types, err
 }
 
 func (t *tx) countByTerms(ctx context.Context, f store.TokenFilter) (n int64, err error) {

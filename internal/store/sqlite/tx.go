@@ -27,6 +27,9 @@ type tx struct {
 	// however many rows of a kind the transaction touches.
 	groups map[store.GroupKey]*groupDelta
 	kinds  map[string]int64
+	// maxContainers is how many different containers the tenant may have; 0 for
+	// any number.
+	maxContainers int64
 	// terms are changes of the counters of common terms, and maybeCommon the
 	// terms that may have become so. common is nil in a view.
 	terms       map[termKey]int64

@@ -3,7 +3,7 @@ package sqlite
 import (
 	"context"
 	"errors"
-	"sync"
+	"slices"
 	"sync/atomic"
 
 	"github.com/tokenkeep/tokenkeep/internal/store"
@@ -19,6 +19,8 @@ type update struct {
 	tenant tenantKey
 	fn     func(*tx) error
 	done   chan outcome
+	// charged is what its tenant was charged for it. The queue owns it.
+	charged int64
 }
 
 // outcome is what became of an update: err, or the value with which its
@@ -30,31 +32,31 @@ type outcome struct {
 
 func (o outcome) kept() bool { return o.err == nil && o.panicked == nil }
 
-// writer owns the one connection that writes. It runs the functions of all
-// updates that wait in one transaction, in which each can be taken back alone,
-// and answers them after one sync to disk.
+// writer owns the one connection that writes. It runs the functions of updates
+// that wait in one transaction, in which each can be taken back alone, and
+// answers them after one sync to disk. The queue decides whose update is next;
+// a commit ends early when its updates have cost much and others wait.
 type writer struct {
-	conn         *conn
-	group        int // the most updates in one commit
-	common       *commonTerms
-	memory       *memory
-	served       map[tenantKey]bool // tenants that are there, and stay
-	queue        chan *update
-	stopped      chan struct{}
-	checkpointer *checkpointer
-	reserve      *reserve
-	metrics      *metrics
-	failing      atomic.Bool // the last update was refused, say for a full disk
-
-	mu     sync.RWMutex // guards closed against sends on queue
-	closed bool
+	conn          *conn
+	group         int // the most updates in one commit
+	common        *commonTerms
+	maxContainers int64 // see Options
+	memory        *memory
+	served        map[tenantKey]bool // tenants that are there, and stay
+	queue         *updateQueue
+	turnEnded     func() // is told that a tenant waits for its next turn because others do
+	stopped       chan struct{}
+	checkpointer  *checkpointer
+	reserve       *reserve
+	metrics       *metrics
+	failing       atomic.Bool // the last update was refused, say for a full disk
 }
 
-func newWriter(c *conn, group int, common *commonTerms, memory *memory, k *checkpointer, r *reserve, m *metrics) *writer {
+func newWriter(c *conn, group int, maxContainers int64, turnEnded func(), common *commonTerms, memory *memory, k *checkpointer, r *reserve, m *metrics) *writer {
 	c.group = &groupWork{conn: c}
 	w := &writer{
-		conn: c, group: group, common: common, memory: memory, served: map[tenantKey]bool{}, queue: make(chan *update, 4*maxGroup), stopped: make(chan struct{}),
-		checkpointer: k, reserve: r, metrics: m,
+		conn: c, group: group, maxContainers: maxContainers, common: common, memory: memory, served: map[tenantKey]bool{}, queue: newUpdateQueue(), stopped: make(chan struct{}),
+		turnEnded: turnEnded, checkpointer: k, reserve: r, metrics: m,
 	}
 	go w.run()
 	return w
@@ -65,17 +67,8 @@ func newWriter(c *conn, group int, common *commonTerms, memory *memory, k *check
 // begun is waited for, because its outcome is then a fact.
 func (w *writer) submit(ctx context.Context, tenant tenantKey, fn func(*tx) error) error {
 	u := &update{ctx: ctx, tenant: tenant, fn: fn, done: make(chan outcome, 1)}
-	w.mu.RLock()
-	if w.closed {
-		w.mu.RUnlock()
+	if !w.queue.put(u) {
 		return errClosed
-	}
-	select {
-	case w.queue <- u:
-		w.mu.RUnlock()
-	case <-ctx.Done():
-		w.mu.RUnlock()
-		return ctx.Err()
 	}
 	o := <-u.done
 	if o.panicked != nil {
@@ -86,31 +79,17 @@ func (w *writer) submit(ctx context.Context, tenant tenantKey, fn func(*tx) erro
 
 // stop answers what waits, lets nothing new in and returns when the writer is idle.
 func (w *writer) stop() {
-	w.mu.Lock()
-	if !w.closed {
-		w.closed = true
-		close(w.queue)
-	}
-	w.mu.Unlock()
+	w.queue.close()
 	<-w.stopped
 }
 
 func (w *writer) run() {
 	defer close(w.stopped)
 	group := make([]*update, 0, maxGroup)
-	for first := range w.queue {
-		group = append(group[:0], first)
-	gather:
-		for len(group) < w.group {
-			select {
-			case u, ok := <-w.queue:
-				if !ok {
-					break gather
-				}
-				group = append(group, u)
-			default:
-				break gather
-			}
+	for {
+		group = w.queue.take(group[:0], w.group)
+		if len(group) == 0 {
+			return
 		}
 		w.commit(group)
 		clear(group)
@@ -134,7 +113,9 @@ func (w *writer) commit(group []*update) {
 	if len(live) == 0 {
 		return
 	}
-	outcomes, err := w.transaction(live)
+	outcomes, ran, err := w.transaction(live)
+	w.putBack(live[:ran], live[ran:])
+	live = live[:ran]
 	if err != nil && len(live) > 1 {
 		w.metrics.groupsSplit.Inc()
 		w.reserve.spend(err)
@@ -159,7 +140,7 @@ func (w *writer) commit(group []*update) {
 // brought the reserve to light.
 func (w *writer) alone(u *update) outcome {
 	for {
-		outcomes, err := w.transaction([]*update{u})
+		outcomes, _, err := w.transaction([]*update{u})
 		if err != nil {
 			outcomes = []outcome{{err: err}}
 		}
@@ -178,11 +159,31 @@ func (w *writer) answer(u *update, o outcome) {
 	u.done <- o
 }
 
-// transaction runs the updates and commits. The error says that nothing was
-// kept of any of them.
-func (w *writer) transaction(group []*update) (_ []outcome, err error) {
+// putBack returns what a commit did not come to. The tenant that made it end
+// early has reached its turn if more of its updates wait behind those of others.
+func (w *writer) putBack(ran, rest []*update) {
+	if len(rest) == 0 {
+		return
+	}
+	w.queue.putBack(rest)
+	most := ran[0]
+	for _, u := range ran {
+		if u.charged > most.charged {
+			most = u
+		}
+	}
+	own := func(u *update) bool { return u.tenant == most.tenant }
+	if slices.ContainsFunc(rest, own) && slices.ContainsFunc(rest, func(u *update) bool { return !own(u) }) {
+		w.turnEnded()
+	}
+}
+
+// transaction runs the updates and commits, except the last ones if those
+// before them cost too much: ran is how many were run. The error says that
+// nothing was kept of any of these.
+func (w *writer) transaction(group []*update) (_ []outcome, ran int, err error) {
 	if _, err := w.conn.run("BEGIN IMMEDIATE"); err != nil {
-		return nil, err
+		return nil, len(group), err
 	}
 	defer func() {
 		if err != nil {
@@ -198,42 +199,50 @@ func (w *writer) transaction(group []*update) (_ []outcome, err error) {
 	}()
 	together := w.conn.group
 	together.begin()
-	outcomes := make([]outcome, len(group))
+	outcomes := make([]outcome, 0, len(group))
 	kept, scrub := 0, false
 	alone := len(group) == 1 // then there are no neighbours to keep
-	for i, u := range group {
+	begun := w.conn.cost
+	for _, u := range group {
+		if w.conn.cost-begun > maxTurnCost {
+			break
+		}
+		before := w.conn.cost
 		together.next(alone)
-		t := &tx{conn: w.conn, tenant: u.tenant, writable: true, memory: w.memory, common: w.common, served: w.served, full: w.reserve.full.Load()}
-		outcomes[i] = apply(u, t)
-		if outcomes[i].kept() {
+		t := &tx{conn: w.conn, tenant: u.tenant, writable: true, memory: w.memory, common: w.common, maxContainers: w.maxContainers, served: w.served, full: w.reserve.full.Load()}
+		o := apply(u, t)
+		if o.kept() {
 			kept++
 			scrub = scrub || t.scrub
 		}
-		if err := together.end(outcomes[i].kept()); err != nil {
-			return nil, err
+		outcomes = append(outcomes, o)
+		w.queue.settle(u, 1+w.conn.cost-before)
+		if err := together.end(o.kept()); err != nil {
+			return nil, len(outcomes), err
 		}
 	}
+	ran = len(outcomes)
 	if kept == 0 {
 		_, err := w.conn.run("ROLLBACK")
 		if alone {
 			err = nil // it may be gone already: what the update died of says more
 		}
-		return outcomes, err
+		return outcomes, ran, err
 	}
 	if err := together.write(); err != nil {
-		return nil, err
+		return nil, ran, err
 	}
 	if w.conn.forgets {
 		w.memory.turn()
 		defer w.memory.turn()
 	}
 	if _, err := w.conn.run("COMMIT"); err != nil {
-		return nil, err
+		return nil, ran, err
 	}
 	if scrub {
 		w.checkpointer.scrub()
 	}
-	return outcomes, nil
+	return outcomes, ran, nil
 }
 
 // apply runs one update's function. Its panic must not end the writer.

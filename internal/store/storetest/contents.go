@@ -224,6 +224,9 @@ var methods = []method{
 
 	{"InsertToken", true, nil, func(ctx context.Context, tx store.Tx) (int, error) { return none(tx.InsertToken(ctx, token(2))) }},
 	{"Token", false, store.ErrNotFound, func(ctx context.Context, tx store.Tx) (int, error) { return one(tx.Token(ctx, token(1).ID)) }},
+	{"TokenType", false, store.ErrNotFound, func(ctx context.Context, tx store.Tx) (int, error) {
+		return one(tx.TokenType(ctx, token(1).ID))
+	}},
 	{"ReplaceToken", true, store.ErrNotFound, func(ctx context.Context, tx store.Tx) (int, error) {
 		return none(tx.ReplaceToken(ctx, version2(token(1), func(t *store.Token) {
 			t.Version, t.Containers, t.Terms = 2, []string{"/other/"}, [][]byte{[]byte("another term")}
@@ -256,6 +259,14 @@ var methods = []method{
 		}
 		total, err := tx.CountTokens(ctx, all)
 		return int(byID + byTerm + total), err
+	}},
+
+	{"CountTypes", false, nil, func(ctx context.Context, tx store.Tx) (n int, err error) {
+		types, err := tx.CountTypes(ctx, day)
+		for _, count := range types {
+			n += int(count)
+		}
+		return n, err
 	}},
 
 	{"InsertSession", true, nil, func(ctx context.Context, tx store.Tx) (int, error) { return none(tx.InsertSession(ctx, session(2))) }},

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tokenkeep/tokenkeep/internal/store"
+	"github.com/tokenkeep/tokenkeep/internal/waittest"
 )
 
 // CrashTenant is the tenant that Work writes for.
@@ -71,7 +72,7 @@ func WorkOn(ctx context.Context, s store.Store, note func(what, id string), next
 		if !errors.Is(err, store.ErrUnavailable) {
 			return err
 		}
-		time.Sleep(5 * time.Millisecond)
+		waittest.Sometime(10 * time.Millisecond)
 		return nil
 	})
 }

@@ -111,6 +111,10 @@ func (x failingTx) Token(ctx context.Context, id string) (store.Token, error) {
 	return get(ctx, x.f, "Token", func() (store.Token, error) { return x.tx.Token(ctx, id) })
 }
 
+func (x failingTx) TokenType(ctx context.Context, id string) (string, error) {
+	return get(ctx, x.f, "TokenType", func() (string, error) { return x.tx.TokenType(ctx, id) })
+}
+
 func (x failingTx) ReplaceToken(ctx context.Context, t store.Token) error {
 	return x.f.do(ctx, "ReplaceToken", func() error { return x.tx.ReplaceToken(ctx, t) })
 }
@@ -129,6 +133,10 @@ func (x failingTx) Tokens(ctx context.Context, f store.TokenFilter, p store.Page
 
 func (x failingTx) CountTokens(ctx context.Context, f store.TokenFilter) (int64, error) {
 	return get(ctx, x.f, "CountTokens", func() (int64, error) { return x.tx.CountTokens(ctx, f) })
+}
+
+func (x failingTx) CountTypes(ctx context.Context, now store.Time) (map[string]int64, error) {
+	return get(ctx, x.f, "CountTypes", func() (map[string]int64, error) { return x.tx.CountTypes(ctx, now) })
 }
 
 func (x failingTx) InsertSession(ctx context.Context, s store.Session) error {
@@ -271,6 +279,10 @@ func (x failingTenants) ExpiredTokens(ctx context.Context, now store.Time, skip,
 	return get(ctx, x.f, "ExpiredTokens", func() ([]store.TokenRef, error) { return x.all.ExpiredTokens(ctx, now, skip, limit) })
 }
 
+func (x failingTenants) OutdatedTokens(ctx context.Context, after string, skip, limit int) ([]store.TokenRef, error) {
+	return get(ctx, x.f, "OutdatedTokens", func() ([]store.TokenRef, error) { return x.all.OutdatedTokens(ctx, after, skip, limit) })
+}
+
 func (x failingTenants) ExpiredSessions(ctx context.Context, now store.Time, skip, limit int) ([]store.SessionRef, error) {
 	return get(ctx, x.f, "ExpiredSessions", func() ([]store.SessionRef, error) { return x.all.ExpiredSessions(ctx, now, skip, limit) })
 }
@@ -279,8 +291,12 @@ func (x failingTenants) ExpiredParcels(ctx context.Context, now store.Time, skip
 	return get(ctx, x.f, "ExpiredParcels", func() ([]store.ParcelRef, error) { return x.all.ExpiredParcels(ctx, now, skip, limit) })
 }
 
-func (x failingTenants) DueParcels(ctx context.Context, now store.Time, limit int) ([]store.ParcelRef, error) {
-	return get(ctx, x.f, "DueParcels", func() ([]store.ParcelRef, error) { return x.all.DueParcels(ctx, now, limit) })
+func (x failingTenants) DueParcels(ctx context.Context, kind string, now store.Time, after string, tenants, each int) (due []store.ParcelRef, next string, err error) {
+	due, err = get(ctx, x.f, "DueParcels", func() (found []store.ParcelRef, err error) {
+		found, next, err = x.all.DueParcels(ctx, kind, now, after, tenants, each)
+		return found, err
+	})
+	return due, next, err
 }
 
 func (x failingTenants) UnsealedTenants(ctx context.Context, after string, limit int) ([]string, error) {

@@ -18,9 +18,8 @@ import (
 // Writers is how many write at once while things are killed.
 const Writers = 8
 
-// Rounds is how often something is killed, cut off or tried: all of the rounds
-// when KEEPTEST_ROUNDS says "all", as make test does, and soak of them when it
-// says "soak", as make soak does; a tenth of all otherwise.
+// Rounds returns how often something is killed, cut off or tried: all of the
+// rounds in make check, soak of them in make soak, a tenth of all otherwise.
 func Rounds(all, soak int) int {
 	switch {
 	case Soak():
@@ -31,20 +30,31 @@ func Rounds(all, soak int) int {
 	return max(all/10, 1)
 }
 
-// Long leaves a test that takes seconds out of a plain run: it runs when
-// KEEPTEST_ROUNDS is set, as make test sets it; few runs it with the rounds of
-// a plain run.
+// Long leaves a test that takes seconds out of a plain 'go test': it runs when
+// KEEPTEST_ROUNDS is set, as make test sets it to few.
 func Long(t testing.TB) {
 	t.Helper()
 	if os.Getenv(roundsVariable) == "" {
-		t.Skip("it takes long: " + roundsVariable + "=all runs it")
+		t.Skip("it takes long: " + roundsVariable + "=few runs it, as make test does")
 	}
 }
 
-// All says whether tests run in their full size, or a larger one.
-func All() bool { return Soak() || os.Getenv(roundsVariable) == "all" }
+// CheckOnly leaves a test to make check, which sets KEEPTEST_ROUNDS to all: one
+// that takes many seconds, and that few changes can break.
+func CheckOnly(t testing.TB) {
+	t.Helper()
+	if value := os.Getenv(roundsVariable); value != "all" && value != "soak" {
+		t.Skip("it takes very long: " + roundsVariable + "=all runs it, as make check does")
+	}
+}
 
-// Soak says whether tests run in their largest size, which takes an hour or more.
+// All reports whether tests run in their full size, or a larger one. With
+// -short, as make check runs the race detector, they run in that of make test.
+func All() bool {
+	return Soak() || os.Getenv(roundsVariable) == "all" && !testing.Short()
+}
+
+// Soak reports whether tests run in their largest size, which takes an hour or more.
 func Soak() bool { return os.Getenv(roundsVariable) == "soak" }
 
 const roundsVariable = "KEEPTEST_ROUNDS"

@@ -18,6 +18,7 @@ var listTests = []test{
 	{"a filter by more than a hundred groups", manyGroups},
 	{"terms that thousands of tokens have are counted rightly", commonTerm},
 	{"pages past the end and of no size are empty", oddPages},
+	{"a page ends where a row is not admitted", admittedRows},
 	{"a walk by position meets every row that stays exactly once", walkUnderChange},
 }
 
@@ -313,6 +314,33 @@ func manyGroups(f *fixture) {
 		f.same("count", count, int64(115))
 		return err
 	})
+}
+
+func admittedRows(f *fixture) {
+	f.update(tenantA, func(ctx context.Context, tx store.Tx) (err error) {
+		for n := range 5 {
+			err = errors.Join(err, tx.InsertToken(ctx, token(n)))
+		}
+		return err
+	})
+	enough := errors.New("enough")
+	for part, filter := range map[string]store.TokenFilter{
+		"all": {}, "by id": {IDs: []string{token(0).ID, token(1).ID, token(2).ID, token(3).ID}}, "by term": {Terms: [][]byte{[]byte("term of all")}},
+	} {
+		filter.Now = day
+		var sizes []int64
+		f.refused("list "+part, tenantA, enough, func(ctx context.Context, tx store.Tx) error {
+			sizes = nil
+			_, err := tx.Tokens(ctx, filter, store.Page{Limit: 4, Admit: func(bytes int64) error {
+				if sizes = append(sizes, bytes); len(sizes) == 3 {
+					return enough
+				}
+				return nil
+			}})
+			return err
+		})
+		f.same("the sizes of rows that were read, "+part, sizes, []int64{token(0).Size(), token(0).Size(), token(0).Size()})
+	}
 }
 
 func oddPages(f *fixture) {

@@ -45,6 +45,11 @@ func logFilters(f *fixture) {
 		"nothing":           {},
 		"type":              {EntityType: "card"},
 		"unknown type":      {EntityType: "robot"},
+		"but one type":      {ExceptType: "card"},
+		"but an unknown":    {ExceptType: "robot"},
+		"but one, a range":  {ExceptType: "bank", From: day + 5, Before: day + 25},
+		"but one, entity":   {ExceptType: "bank", EntityID: "entity 3"},
+		"what it excepts":   {EntityType: "card", ExceptType: "card"},
 		"entity":            {EntityID: "entity 3"},
 		"unknown entity":    {EntityID: "entity 9"},
 		"type and entity":   {EntityType: "bank", EntityID: "entity 4"},
@@ -58,7 +63,7 @@ func logFilters(f *fixture) {
 	} {
 		var want []store.LogEntry
 		for _, e := range entries {
-			if (filter.EntityType == "" || e.EntityType == filter.EntityType) && (filter.EntityID == "" || e.EntityID == filter.EntityID) &&
+			if (filter.EntityType == "" || e.EntityType == filter.EntityType) && (filter.ExceptType == "" || filter.EntityType != "" || e.EntityType != filter.ExceptType) && (filter.EntityID == "" || e.EntityID == filter.EntityID) &&
 				(filter.From.IsZero() || e.CreatedAt >= filter.From) && (filter.Before.IsZero() || e.CreatedAt < filter.Before) {
 				want = append(want, e)
 			}

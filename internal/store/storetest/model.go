@@ -58,10 +58,12 @@ func tokenModel(f *fixture) {
 		}
 		if round%10 == 0 {
 			w.compare(id)
+			w.compareOutdated()
 		}
 	}
 	w.compare(tenantA)
 	w.compare(tenantB)
+	w.compareOutdated()
 	f.sound()
 }
 
@@ -155,8 +157,27 @@ func (w *world) shape(random *rand.Rand, t store.Token) store.Token {
 	if random.IntN(2) == 0 {
 		t.Expiry = store.Expiry{At: w.now + store.Time(random.IntN(int(600*second))) - 10*second, OffsetSeconds: 3600}
 	}
-	t.ModifiedBy, t.ModifiedAt = "changer", w.now
+	t.ModifiedBy, t.ModifiedAt, t.Derived = "changer", w.now, random.IntN(2) == 0
 	return t
+}
+
+// compareOutdated compares what OutdatedTokens returns with the models of all tenants.
+func (w *world) compareOutdated() {
+	var want []store.TokenRef
+	for id, m := range w.models {
+		for _, t := range m.tokens {
+			if !t.Derived {
+				want = append(want, store.TokenRef{Tenant: id, ID: t.ID})
+			}
+		}
+	}
+	slices.SortFunc(want, byTenant)
+	skip := w.random.IntN(len(want) + 1)
+	if want = want[skip:]; len(want) == 0 {
+		want = nil
+	}
+	limit := 1 + w.random.IntN(20)
+	w.same(fmt.Sprintf("OutdatedTokens(%d, %d)", skip, limit), w.outdated(skip, limit), want[:min(len(want), limit)])
 }
 
 // sweep removes what has expired, as the sweeper does.
@@ -188,11 +209,28 @@ func (w *world) compare(id string) {
 		if err != nil {
 			return err
 		}
-		for name := range m.groups {
+		has, types := make(map[string]bool), make(map[string]int64)
+		for _, t := range m.tokens {
+			has[groupName(t)] = true
+			if t.Expiry.At.IsZero() || t.Expiry.At > w.now {
+				types[t.Type]++
+			}
+		}
+		for name := range has {
 			if groups[name] == "" {
 				w.Errorf("the groups lack %s", name)
 			}
 		}
+		for name := range groups {
+			if !has[name] {
+				w.Errorf("there is a group %s without tokens", name)
+			}
+		}
+		counted, err := tx.CountTypes(ctx, w.now)
+		if err != nil {
+			return err
+		}
+		w.same("types", counted, types)
 		for range 6 {
 			filter := store.TokenFilter{Now: w.now}
 			for name, g := range groups {

@@ -18,7 +18,8 @@ var parcelTests = []test{
 	{"changes of one parcel in one transaction keep their order", parcelOrder},
 	{"a list by kind and group, newest first, in pages", parcelList},
 	{"a walk over all kinds meets parcels of one id and instant", parcelWalk},
-	{"expired and due parcels are found across tenants, longest first", sweptParcels},
+	{"expired parcels are found across tenants, longest expired first", sweptParcels},
+	{"due parcels are found tenant by tenant", dueParcels},
 }
 
 func insertParcel(p store.Parcel) func(context.Context, store.Tx) error {
@@ -154,6 +155,13 @@ func parcelList(f *fixture) {
 		f.view(tenantA, func(ctx context.Context, tx store.Tx) error {
 			n, err := tx.CountParcels(ctx, filter)
 			f.same("count of "+what, n, int64(len(want)))
+			for _, most := range []int64{1, int64(len(want)), int64(len(want)) + 1} {
+				bounded := filter
+				bounded.Most = most
+				n, errMost := tx.CountParcels(ctx, bounded)
+				f.same(fmt.Sprintf("count of %s up to %d", what, most), n, min(most, int64(len(want))))
+				err = errors.Join(err, errMost)
+			}
 			return err
 		})
 	}
@@ -188,15 +196,11 @@ func parcelWalk(f *fixture) {
 
 func sweptParcels(f *fixture) {
 	tenants, kinds := []string{tenantA, tenantB, tenantC}, []string{store.ParcelAnswer, store.ParcelJob}
-	var expired, due []store.ParcelRef
+	var expired []store.ParcelRef
 	for n := range 30 {
 		id := tenants[n%3]
 		p := version2(parcel(kinds[n%2], n), func(p *store.Parcel) {
 			p.ExpiresAt = day - 29*second + store.Time(n)*second
-			if p.DueAt = 0; n%4 == 0 {
-				p.DueAt = day - store.Time(n)*second
-				due = append([]store.ParcelRef{{Tenant: id, Kind: p.Kind, ID: p.ID}}, due...)
-			}
 		})
 		f.update(id, insertParcel(p))
 		expired = append(expired, store.ParcelRef{Tenant: id, Kind: p.Kind, ID: p.ID})
@@ -214,22 +218,69 @@ func sweptParcels(f *fixture) {
 		limit int
 		want  []store.ParcelRef
 	}{
-		"all expired":                {behind(0), day, 1000, expired},
-		"some expired":               {behind(0), day, 7, expired[:7]},
-		"those behind them":          {behind(7), day, 7, expired[7:14]},
-		"all but one expired":        {behind(0), day - 1, 1000, expired[:29]},
-		"before the first expires":   {behind(0), day - hour, 1000, nil},
-		"all due":                    {a.DueParcels, day, 1000, due},
-		"some due":                   {a.DueParcels, day, 3, due[:3]},
-		"all but one due":            {a.DueParcels, day - 1, 1000, due[:len(due)-1]},
-		"before the first is due":    {a.DueParcels, day - hour, 1000, nil},
-		"no time at all is due ever": {a.DueParcels, 0, 1000, nil},
+		"all expired":              {behind(0), day, 1000, expired},
+		"some expired":             {behind(0), day, 7, expired[:7]},
+		"those behind them":        {behind(7), day, 7, expired[7:14]},
+		"all but one expired":      {behind(0), day - 1, 1000, expired[:29]},
+		"before the first expires": {behind(0), day - hour, 1000, nil},
 	} {
 		got, err := c.find(f.Context(), c.now, c.limit)
 		if err != nil {
 			f.Errorf("%s: %v", name, err)
 		}
 		f.same(name, append([]store.ParcelRef(nil), got...), c.want)
+	}
+}
+
+func dueParcels(f *fixture) {
+	ref := func(tenant, kind string, n int) store.ParcelRef {
+		return store.ParcelRef{Tenant: tenant, Kind: kind, ID: parcel(kind, n).ID}
+	}
+	put := func(tenant, kind string, n int, due store.Time) {
+		f.update(tenant, insertParcel(version2(parcel(kind, n), func(p *store.Parcel) { p.DueAt = due })))
+	}
+	var ofA, ofC []store.ParcelRef
+	for n := range 20 { // the later ones have been due longer
+		put(tenantA, store.ParcelJob, n, day-store.Time(n)*second)
+		ofA = append([]store.ParcelRef{ref(tenantA, store.ParcelJob, n)}, ofA...)
+	}
+	put(tenantA, store.ParcelJob, 30, 0) // never due
+	put(tenantB, store.ParcelJob, 0, day+hour)
+	put(tenantB, store.ParcelDelivery, 1, day-hour)
+	for n := range 2 {
+		put(tenantC, store.ParcelJob, n, day+store.Time(n)*second-second)
+		ofC = append(ofC, ref(tenantC, store.ParcelJob, n))
+	}
+	both := func(a, c []store.ParcelRef) []store.ParcelRef {
+		return append(append([]store.ParcelRef(nil), a...), c...)
+	}
+	for name, c := range map[string]struct {
+		kind          string
+		now           store.Time
+		after         string
+		tenants, each int
+		want          []store.ParcelRef
+		next          string
+	}{
+		"all jobs":                           {store.ParcelJob, day, "", 10, 100, both(ofA, ofC), ""},
+		"some of each tenant":                {store.ParcelJob, day, "", 10, 1, both(ofA[:1], ofC[:1]), ""},
+		"one that is due later counts":       {store.ParcelJob, day, "", 2, 3, ofA[:3], tenantB},
+		"those after it":                     {store.ParcelJob, day, tenantB, 2, 3, ofC, ""},
+		"exactly as many tenants":            {store.ParcelJob, day, "", 3, 1, both(ofA[:1], ofC[:1]), tenantC},
+		"none after the last":                {store.ParcelJob, day, tenantC, 3, 1, nil, ""},
+		"a moment before":                    {store.ParcelJob, day - 1, "", 10, 100, both(ofA[:19], ofC[:1]), ""},
+		"another kind":                       {store.ParcelDelivery, day, "", 10, 100, []store.ParcelRef{ref(tenantB, store.ParcelDelivery, 1)}, ""},
+		"a kind that is never due":           {store.ParcelResult, day, "", 10, 100, nil, ""},
+		"before the first is due":            {store.ParcelJob, day - hour, "", 10, 100, nil, ""},
+		"the zero time is before everything": {store.ParcelJob, 0, "", 10, 100, nil, ""},
+		"no tenants":                         {store.ParcelJob, day, "", 0, 100, nil, ""},
+	} {
+		got, next, err := f.AllTenants().DueParcels(f.Context(), c.kind, c.now, c.after, c.tenants, c.each)
+		if err != nil {
+			f.Errorf("%s: %v", name, err)
+		}
+		f.same(name, append([]store.ParcelRef(nil), got...), c.want)
+		f.same(name+": where to go on", next, c.next)
 	}
 }
 

@@ -64,7 +64,7 @@ func EveryRequest(t *testing.T, s store.Store, tenant string) {
 			fail(err)
 		}
 		for _, f := range []store.LogFilter{
-			{}, {EntityType: "card"}, {EntityID: "x"}, {EntityType: "card", EntityID: "x"}, {From: 1}, {Before: 1}, {From: 1, Before: 2},
+			{}, {ExceptType: "log"}, {ExceptType: "log", From: 1, Before: 1 << 60}, {ExceptType: "card", EntityID: "x"}, {EntityType: "card"}, {EntityID: "x"}, {EntityType: "card", EntityID: "x"}, {From: 1}, {Before: 1}, {From: 1, Before: 2},
 			{EntityType: "card", From: 1, Before: 2}, {EntityID: "x", From: 1, Before: 2}, {EntityType: "card", EntityID: "x", From: 1, Before: 2},
 		} {
 			for _, p := range pages {
@@ -83,12 +83,19 @@ func EveryRequest(t *testing.T, s store.Store, tenant string) {
 			fail(err)
 		}
 		for _, p := range pages {
-			_, err := tx.Sessions(ctx, store.SessionFilter{Now: 1}, p)
-			fail(err)
+			for _, f := range []store.SessionFilter{{Now: 1}, {Now: 1, LiveKeys: true}} {
+				_, err := tx.Sessions(ctx, f, p)
+				fail(err)
+				_, err = tx.CountSessions(ctx, f)
+				fail(err)
+			}
 			for _, f := range []store.ParcelFilter{{}, {Kind: "job"}, {Kind: "job", Group: "g"}} {
 				_, err := tx.Parcels(ctx, f, p)
 				fail(err)
 				_, err = tx.CountParcels(ctx, f)
+				f.Most = 10
+				_, errMost := tx.CountParcels(ctx, f)
+				err = errors.Join(err, errMost)
 				fail(err)
 			}
 			for _, f := range []store.DefinitionFilter{
@@ -105,7 +112,6 @@ func EveryRequest(t *testing.T, s store.Store, tenant string) {
 			func() error { _, err := tx.Session(ctx, "s"); return err },
 			func() error { _, err := tx.SessionByKey(ctx, []byte("k")); return err },
 			func() error { _, err := tx.SessionByNonce(ctx, []byte("n")); return err },
-			func() error { _, err := tx.CountSessions(ctx, store.SessionFilter{Now: 1}); return err },
 			func() error { _, err := tx.Parcel(ctx, "job", "p"); return err },
 			func() error { _, err := tx.Definition(ctx, "proxy", "d"); return err },
 			func() error { _, err := tx.DefinitionByKey(ctx, []byte("k")); return err },
@@ -115,6 +121,8 @@ func EveryRequest(t *testing.T, s store.Store, tenant string) {
 			func() error { _, err := tx.Keys(ctx, "a"); return err },
 			func() error { _, _, err := tx.KeyByHash(ctx, []byte("h")); return err },
 			func() error { _, err := tx.TokenGroups(ctx); return err },
+			func() error { _, err := tx.CountTypes(ctx, day); return err },
+			func() error { _, err := tx.TokenType(ctx, "t"); return err },
 			func() error { _, err := tx.LogEntry(ctx, *after); return err },
 			func() error { _, err := tx.LogPositions(ctx, nil, 10); return err },
 			func() error { _, err := tx.LogPositions(ctx, after, 10); return err },
@@ -148,14 +156,15 @@ func EverySweep(t *testing.T, s store.Store) {
 	ctx := t.Context()
 	_, errTenants := s.AllTenants().Tenants(ctx, "", 10)
 	_, errExpired := s.AllTenants().ExpiredTokens(ctx, 1, 0, 10)
+	_, errOutdated := s.AllTenants().OutdatedTokens(ctx, "", 0, 10)
 	_, errSessions := s.AllTenants().ExpiredSessions(ctx, 1, 0, 10)
 	_, errParcels := s.AllTenants().ExpiredParcels(ctx, 1, 0, 10)
-	_, errDue := s.AllTenants().DueParcels(ctx, 1, 10)
+	_, _, errDue := s.AllTenants().DueParcels(ctx, store.ParcelJob, 1, "", 10, 10)
 	_, errUnsealed := s.AllTenants().UnsealedTenants(ctx, "", 10)
 	_, errKeys := s.EpochKeys().DestroyEpochKeys(ctx, 1, math.MaxInt64)
 	errPut := s.AllTenants().PutSetting(ctx, "x", []byte("y"))
 	_, errSetting := s.AllTenants().Setting(ctx, "x")
-	if err := errors.Join(errTenants, errExpired, errSessions, errParcels, errDue, errUnsealed, errKeys, errPut, errSetting); err != nil {
+	if err := errors.Join(errTenants, errExpired, errOutdated, errSessions, errParcels, errDue, errUnsealed, errKeys, errPut, errSetting); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
@@ -15,6 +16,7 @@ var sessionTests = []test{
 	{"a replacement needs the next version", sessionVersions},
 	{"a session that was deleted is gone", sessionDeletion},
 	{"a list of those that live, newest first, in pages", sessionList},
+	{"a list of those whose keys are live", sessionsWithLiveKeys},
 	{"expired sessions are found across tenants, longest expired first", expiredSessions},
 }
 
@@ -72,11 +74,12 @@ func sessionReplacement(f *fixture) {
 	f.update(tenantA, insertSession(version2(session(1), func(s *store.Session) { s.AuthorizedBy, s.AuthorizedAt = "", 0 })))
 	changed := store.Session{
 		ID: session(1).ID, KeyHash: []byte("a forged key"), NonceHash: []byte("a forged nonce"), Prefix: "forged", Grant: []byte("new grant"),
-		CreatedBy: "a forger", CreatedAt: day + 99*hour, AuthorizedBy: "application 3", AuthorizedAt: day + 2*second, ExpiresAt: day + 3*hour, Version: 2,
+		CreatedBy: "a forger", CreatedKeyID: "a forger's key", CreatedAt: day + 99*hour, AuthorizedBy: "application 3", AuthorizedKeyID: "key 3",
+		AuthorizedAt: day + 2*second, ExpiresAt: day + 3*hour, Version: 2,
 	}
 	want := changed
 	want.KeyHash, want.NonceHash, want.Prefix = session(1).KeyHash, session(1).NonceHash, session(1).Prefix
-	want.CreatedBy, want.CreatedAt = session(1).CreatedBy, session(1).CreatedAt
+	want.CreatedBy, want.CreatedKeyID, want.CreatedAt = session(1).CreatedBy, session(1).CreatedKeyID, session(1).CreatedAt
 	f.update(tenantA, func(ctx context.Context, tx store.Tx) error { return tx.ReplaceSession(ctx, changed) })
 	f.same("sessions", f.contents(tenantA).Sessions, []store.Session{want})
 }
@@ -135,6 +138,89 @@ func sessionList(f *fixture) {
 			return err
 		})
 	}
+}
+
+// sessionsWithLiveKeys has one session for every way in which the key that
+// created or authorized it can be there or not.
+func sessionsWithLiveKeys(f *fixture) {
+	application := func(id string, expires store.Time) store.Application {
+		return store.Application{ID: id, Type: "private", ExpiresAt: expires, CreatedAt: day, Version: 1}
+	}
+	key := func(application, id string, created store.Time) store.Key {
+		return store.Key{ID: id, ApplicationID: application, Version: 1, Hash: []byte(application + id), CreatedAt: created}
+	}
+	fill := func(ctx context.Context, tx store.Tx) error {
+		return errors.Join(
+			tx.InsertApplication(ctx, application("lives", 0)), tx.InsertApplication(ctx, application("later", day+1)), tx.InsertApplication(ctx, application("over", day)),
+			tx.InsertApplication(ctx, application("bare", 0)),
+			tx.InsertKey(ctx, key("lives", "k1", day)), tx.InsertKey(ctx, key("lives", "k2", day+second)),
+			tx.InsertKey(ctx, key("later", "k3", day)), tx.InsertKey(ctx, key("over", "k4", day)))
+	}
+	f.update(tenantA, fill)
+	f.update(tenantB, func(ctx context.Context, tx store.Tx) error { // another tenant's keys count for nothing
+		return errors.Join(tx.InsertApplication(ctx, application("bare", 0)), tx.InsertKey(ctx, key("bare", "k9", 1)))
+	})
+	created, authorized := day, day+2*second
+	ways := []struct {
+		application, id string
+		early           bool // before any key of the application
+		live            bool
+	}{
+		{"lives", "k1", false, true}, {"lives", "k2", false, true}, {"later", "k3", false, true},
+		{"lives", "k3", false, false}, {"lives", "gone", false, false}, {"over", "k4", false, false}, {"bare", "k1", false, false}, {"bare", "k9", false, false}, {"gone", "k1", false, false},
+		// Of older releases, without the id of the key.
+		{"lives", "", false, true}, {"lives", "", true, false}, {"over", "", false, false}, {"bare", "", false, false}, {"gone", "", false, false},
+	}
+	var want []string
+	n := 0
+	insert := func(s store.Session, live bool) {
+		s.ID = session(n).ID
+		s.KeyHash, s.NonceHash = session(n).KeyHash, session(n).NonceHash
+		if n++; live {
+			want = append(want, s.ID)
+		}
+		f.update(tenantA, insertSession(s))
+	}
+	for _, by := range ways {
+		s := version2(session(1), func(s *store.Session) {
+			s.CreatedBy, s.CreatedKeyID, s.CreatedAt = by.application, by.id, created
+			s.AuthorizedBy, s.AuthorizedKeyID, s.AuthorizedAt = "", "", 0
+			if by.early {
+				s.CreatedAt = created - 1
+			}
+		})
+		insert(s, by.live) // waits for its authorization
+		for _, with := range ways {
+			s.AuthorizedBy, s.AuthorizedKeyID, s.AuthorizedAt = with.application, with.id, authorized
+			if with.early {
+				s.AuthorizedAt = created - 1
+			}
+			insert(s, by.live && with.live)
+		}
+	}
+	f.view(tenantA, func(ctx context.Context, tx store.Tx) error {
+		filter := store.SessionFilter{Now: day, LiveKeys: true}
+		list, err := tx.Sessions(ctx, filter, large)
+		if err != nil {
+			return err
+		}
+		var got []string
+		for _, s := range list {
+			got = append(got, s.ID)
+		}
+		slices.Sort(got)
+		f.same("sessions with live keys", got, want)
+		page, errPage := tx.Sessions(ctx, filter, store.Page{Offset: 1, Limit: 2})
+		f.same("a page of them", page, list[1:3])
+		count, errCount := tx.CountSessions(ctx, filter)
+		f.same("their number", count, int64(len(want)))
+		all, errAll := tx.CountSessions(ctx, store.SessionFilter{Now: day})
+		f.same("the number of all", all, int64(n))
+		filter.Now = day + hour
+		over, errOver := tx.CountSessions(ctx, filter)
+		f.same("their number once they have expired", over, int64(0))
+		return errors.Join(errPage, errCount, errAll, errOver)
+	})
 }
 
 func expiredSessions(f *fixture) {

@@ -162,7 +162,7 @@ func token(n int) store.Token {
 		ShortLived: fmt.Appendf(nil, "sealed cvc %d", n), Terms: [][]byte{fmt.Appendf(nil, "term %d", n), []byte("term of all")},
 		Expiry:    store.Expiry{At: day + 1000*hour, OffsetSeconds: -5 * 3600},
 		CreatedBy: "application 1", CreatedAt: day + store.Time(n), ModifiedBy: "application 2", ModifiedAt: day + store.Time(n) + second,
-		Version: 1,
+		Version: 1, Derived: true,
 	}
 }
 
@@ -185,7 +185,7 @@ func session(n int) store.Session {
 	return store.Session{
 		ID: fmt.Sprintf("session-%05d", n), KeyHash: fmt.Appendf(nil, "key hash %d", n), NonceHash: fmt.Appendf(nil, "nonce hash %d", n),
 		Prefix: "key_test_ses_", Grant: fmt.Appendf(nil, "sealed grant %d", n), CreatedBy: "application 1", CreatedAt: day + store.Time(n),
-		AuthorizedBy: "application 2", AuthorizedAt: day + second, ExpiresAt: day + hour, Version: 1,
+		CreatedKeyID: "key 1", AuthorizedBy: "application 2", AuthorizedKeyID: "key 2", AuthorizedAt: day + second, ExpiresAt: day + hour, Version: 1,
 	}
 }
 

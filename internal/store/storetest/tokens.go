@@ -1,9 +1,12 @@
 package storetest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
@@ -17,6 +20,8 @@ var tokenTests = []test{
 	{"an expired token is read by its id and never listed", expiredToken},
 	{"groups are those that tokens have had", tokenGroups},
 	{"expired tokens are found across tenants, longest expired first", expiredTokens},
+	{"a token says whether its derived values are in today's form", derivedTokens},
+	{"outdated tokens are found across tenants, in the order of tenant and id", outdatedTokens},
 }
 
 func tokenComesBack(f *fixture) {
@@ -27,7 +32,12 @@ func tokenComesBack(f *fixture) {
 		if _, err := tx.Token(ctx, "nope"); !errors.Is(err, store.ErrNotFound) {
 			f.Errorf("Token that is not there: got error %v, want %v", err, store.ErrNotFound)
 		}
-		return err
+		kind, typeErr := tx.TokenType(ctx, token(1).ID)
+		f.same("TokenType", kind, token(1).Type)
+		if kind, err := tx.TokenType(ctx, "nope"); kind != "" || !errors.Is(err, store.ErrNotFound) {
+			f.Errorf("TokenType of one that is not there: got %q, error %v, want %v", kind, err, store.ErrNotFound)
+		}
+		return errors.Join(err, typeErr)
 	})
 }
 
@@ -134,6 +144,9 @@ func expiredToken(f *fixture) {
 			}
 			if _, err := tx.Token(ctx, t.ID); err != nil {
 				f.Errorf("Token %s the expiry: got error %v, want none", name, err)
+			}
+			if kind, err := tx.TokenType(ctx, t.ID); kind != t.Type || err != nil {
+				f.Errorf("TokenType %s the expiry: got %q, error %v, want %q", name, kind, err, t.Type)
 			}
 		}
 		return nil
@@ -244,4 +257,151 @@ func expiredTokens(f *fixture) {
 	}
 	f.same("what is left", f.contents(tenantA).TokenCount, int64(2))
 	f.sound()
+}
+
+// outdated returns what OutdatedTokens does, and nil when that is nothing.
+func (f *fixture) outdated(skip, limit int) []store.TokenRef {
+	f.Helper()
+	refs, err := f.AllTenants().OutdatedTokens(f.Context(), "", skip, limit)
+	if err != nil {
+		f.Fatalf("OutdatedTokens: %v", err)
+	}
+	if len(refs) == 0 {
+		return nil
+	}
+	return refs
+}
+
+func derivedTokens(f *fixture) {
+	ref := []store.TokenRef{{Tenant: tenantA, ID: token(1).ID}}
+	current := token(1)
+	check := func(doing string) {
+		f.Helper()
+		f.view(tenantA, func(ctx context.Context, tx store.Tx) error {
+			got, err := tx.Token(ctx, current.ID)
+			if err != nil {
+				return err
+			}
+			f.same("Token "+doing, got, current)
+			for name, filter := range map[string]store.TokenFilter{"all": {}, "by id": {IDs: []string{current.ID}}, "by term": {Terms: current.Terms[:1]}} {
+				filter.Now = day
+				list, err := tx.Tokens(ctx, filter, large)
+				if err != nil {
+					return err
+				}
+				f.same("Tokens, "+name+", "+doing, list, []store.Token{current})
+			}
+			return nil
+		})
+		want := ref
+		if current.Derived {
+			want = nil
+		}
+		f.same("OutdatedTokens "+doing, f.outdated(0, 10), want)
+	}
+	for _, inserted := range []bool{true, false} {
+		current = version2(token(1), func(t *store.Token) { t.Derived = inserted })
+		f.update(tenantA, func(ctx context.Context, tx store.Tx) error { return tx.InsertToken(ctx, current) })
+		check(fmt.Sprintf("inserted with Derived %t", inserted))
+		for _, replaced := range []bool{true, true, false, false, true} {
+			current.Version, current.Derived = current.Version+1, replaced
+			f.update(tenantA, func(ctx context.Context, tx store.Tx) error { return tx.ReplaceToken(ctx, current) })
+			check(fmt.Sprintf("replaced with Derived %t at version %d", replaced, current.Version))
+		}
+		// What was read and is put back keeps it.
+		f.update(tenantA, func(ctx context.Context, tx store.Tx) error {
+			got, err := tx.Token(ctx, current.ID)
+			got.Version++
+			return errors.Join(err, tx.ReplaceToken(ctx, got))
+		})
+		current.Version++
+		check("put back")
+		f.update(tenantA, func(ctx context.Context, tx store.Tx) error { return tx.DeleteToken(ctx, current.ID) })
+		f.same("OutdatedTokens when it is deleted", f.outdated(0, 10), []store.TokenRef(nil))
+	}
+	// Insert and replacement in one transaction, and one that is not kept.
+	current = version2(token(1), func(t *store.Token) { t.Version, t.Derived = 2, false })
+	f.update(tenantA, func(ctx context.Context, tx store.Tx) error {
+		return errors.Join(tx.InsertToken(ctx, token(1)), tx.ReplaceToken(ctx, current))
+	})
+	f.refused("Update that fails", tenantA, errStop, func(ctx context.Context, tx store.Tx) error {
+		return errors.Join(tx.ReplaceToken(ctx, version2(token(1), func(t *store.Token) { t.Version = 3 })), errStop)
+	})
+	check("inserted and replaced at once")
+	f.sound()
+}
+
+func outdatedTokens(f *fixture) {
+	f.same("OutdatedTokens of an empty store", f.outdated(0, 10), []store.TokenRef(nil))
+	var want []store.TokenRef
+	for i, id := range []string{tenantC, tenantA, tenantB} { // not in their order
+		f.update(id, func(ctx context.Context, tx store.Tx) error {
+			for n := range 10 {
+				t := version2(token(9-n), func(t *store.Token) { t.Version, t.Derived = int64(1+n%3), (n+i)%2 == 0 })
+				if n == 9 { // one that has expired is a row too
+					t.Expiry.At = day - hour
+				}
+				if err := tx.InsertToken(ctx, t); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	for i, id := range map[int]string{1: tenantA, 2: tenantB, 0: tenantC} {
+		for n := range 10 {
+			if (9-n+i)%2 != 0 {
+				want = append(want, store.TokenRef{Tenant: id, ID: token(n).ID})
+			}
+		}
+	}
+	slices.SortFunc(want, byTenant)
+	for name, c := range map[string]struct {
+		skip, limit int
+		want        []store.TokenRef
+	}{
+		"all":                   {0, 1000, want},
+		"a bounded number":      {0, 7, want[:7]},
+		"those behind them":     {7, 7, want[7:14]},
+		"the last":              {14, 7, want[14:]},
+		"those behind the last": {15, 7, nil},
+		"none":                  {0, 0, nil},
+	} {
+		f.same("OutdatedTokens, "+name, f.outdated(c.skip, c.limit), c.want)
+	}
+	for after, tenants := range map[string][]string{tenantA: {tenantB, tenantC}, tenantB: {tenantC}, tenantC: nil} {
+		refs, err := f.AllTenants().OutdatedTokens(f.Context(), after, 0, 1000)
+		rest := slices.DeleteFunc(slices.Clone(want), func(r store.TokenRef) bool { return !slices.Contains(tenants, r.Tenant) })
+		if err != nil || !slices.Equal(refs, rest) {
+			f.Errorf("OutdatedTokens after tenant %s: got %v, error %v; want %v", after, refs, err, rest)
+		}
+	}
+	f.update(tenantB, mark)
+	f.same("OutdatedTokens while a tenant is being deleted", f.outdated(0, 1000), want)
+	f.remove(tenantB)
+	want = slices.DeleteFunc(want, func(r store.TokenRef) bool { return r.Tenant == tenantB })
+	f.same("OutdatedTokens when it is gone", f.outdated(0, 1000), want)
+	for done := 0; ; { // as the job does that recomputes them
+		refs := f.outdated(0, 4)
+		if len(refs) == 0 {
+			f.same("tokens recomputed", done, len(want))
+			break
+		}
+		for _, ref := range refs {
+			f.update(ref.Tenant, func(ctx context.Context, tx store.Tx) error {
+				t, err := tx.Token(ctx, ref.ID)
+				t.Version, t.Derived, t.Terms = t.Version+1, true, [][]byte{[]byte("recomputed")}
+				return errors.Join(err, tx.ReplaceToken(ctx, t))
+			})
+			done++
+		}
+		if done > len(want) {
+			f.Fatalf("recomputed more tokens than there are")
+		}
+	}
+	f.sound()
+}
+
+func byTenant(a, b store.TokenRef) int {
+	return cmp.Or(strings.Compare(a.Tenant, b.Tenant), strings.Compare(a.ID, b.ID))
 }

@@ -344,16 +344,17 @@ func endedContext(f *fixture) {
 			return
 		}
 		for name, call := range map[string]func() error{
-			"View":          func() error { return f.View(ctx, tenantA, untouched) },
-			"Update":        func() error { return f.Update(ctx, tenantA, untouched) },
-			"Ready":         func() error { return f.Ready(ctx) },
-			"Check":         func() error { _, err := f.Check(ctx, nil); return err },
-			"Tenants":       func() error { _, err := a.Tenants(ctx, "", 10); return err },
-			"ExpiredTokens": func() error { _, err := a.ExpiredTokens(ctx, day, 0, 10); return err },
-			"Setting":       func() error { _, err := a.Setting(ctx, "x"); return err },
-			"PutSetting":    func() error { return a.PutSetting(ctx, "x", []byte("y")) },
-			"EpochKey":      func() error { _, err := keys.EpochKey(ctx, tenantA, 1); return err },
-			"AddEpochKey":   func() error { _, err := keys.AddEpochKey(ctx, tenantA, 1, []byte("w")); return err },
+			"View":           func() error { return f.View(ctx, tenantA, untouched) },
+			"Update":         func() error { return f.Update(ctx, tenantA, untouched) },
+			"Ready":          func() error { return f.Ready(ctx) },
+			"Check":          func() error { _, err := f.Check(ctx, nil); return err },
+			"Tenants":        func() error { _, err := a.Tenants(ctx, "", 10); return err },
+			"ExpiredTokens":  func() error { _, err := a.ExpiredTokens(ctx, day, 0, 10); return err },
+			"OutdatedTokens": func() error { _, err := a.OutdatedTokens(ctx, "", 0, 10); return err },
+			"Setting":        func() error { _, err := a.Setting(ctx, "x"); return err },
+			"PutSetting":     func() error { return a.PutSetting(ctx, "x", []byte("y")) },
+			"EpochKey":       func() error { _, err := keys.EpochKey(ctx, tenantA, 1); return err },
+			"AddEpochKey":    func() error { _, err := keys.AddEpochKey(ctx, tenantA, 1, []byte("w")); return err },
 		} {
 			if err := call(); !errors.Is(err, context.Canceled) {
 				f.Errorf("%s with a context that has ended: got error %v, want %v", name, err, context.Canceled)

@@ -51,11 +51,12 @@ var Tables = []Table{
 		"application_id text, id text, version whole, prefix text, created_by text, created_at whole"),
 	Table{Name: "tokens"}.of("tenant_id uuid, id text",
 		"group_id uuid, type text, containers text, data bytes, details bytes, short_lived bytes, terms bytes, expires_at whole, expires_offset whole, "+
-			"created_by text, created_at whole, modified_by text, modified_at whole, version whole"),
+			"created_by text, created_at whole, modified_by text, modified_at whole, version whole, derived_at whole"),
 	Table{Name: "token_groups", Slotted: true}.of("tenant_id uuid, group_id uuid", "type text, containers text, tokens whole"),
 	Table{Name: "token_terms"}.of("tenant_id uuid, term bytes, created_at whole, id text", "group_id uuid, expires_at whole"),
 	Table{Name: "sessions"}.of("tenant_id uuid, id text",
-		"key_hash bytes, nonce_hash bytes, prefix text, sealed_grant bytes, created_by text, created_at whole, authorized_by text, authorized_at whole, expires_at whole, version whole"),
+		"key_hash bytes, nonce_hash bytes, prefix text, sealed_grant bytes, created_by text, created_at whole, authorized_by text, authorized_at whole, expires_at whole, version whole, "+
+			"created_key_id text, authorized_key_id text"),
 	Table{Name: "parcels"}.of("tenant_id uuid, kind text, id text",
 		"group_name text, owner text, contents bytes, epoch whole, created_at whole, due_at whole, expires_at whole, attempts whole, version whole"),
 	Table{Name: "definitions"}.of("tenant_id uuid, kind text, id text",

@@ -14,6 +14,11 @@ export async function use(signal: AbortSignal): Promise<string | undefined> {
   await vault.tokens.update(token.id, { metadata: { order: null }, expires_at: null });
   await vault.applications.create({ name: 'a', type: 'private', rules: [{ container: '/', transform: 'mask', permissions: ['token:read'] }] });
   await vault.proxies.patch('p', { require_auth: true, response_transform: null });
+  await vault.proxies.patch('p', { application: null });
+  await vault.proxies.patch('p', { application_id: null });
+  await vault.proxies.replace('p', await vault.proxies.get('p'));
+  await vault.proxies.replace('p', { ...(await vault.proxies.get('p')), application_id: null, application: null });
+  await vault.reactors.replace('r', await vault.reactors.get('r'));
   const nothing: void = await vault.tokens.delete(token.id);
   const answer: Response = await vault.proxies.call({ proxyKey: 'p', path: '/x', json: { a: 1 }, headers: { A: 'b' } });
   const session = await vault.sessions.create();

@@ -1,9 +1,11 @@
-// Package pgtest runs a private PostgreSQL for tests.
+// Package pgtest runs PostgreSQL for tests.
 //
-// It promises a cluster of its own in a temporary folder, reached through a
-// socket in that folder alone, whose server ends with the test binary, on Linux
-// also when that is killed; then its folder stays behind. It never touches a database that it did not make, and it is used by
-// tests alone.
+// The packages of one 'go test' share a cluster, with a database for each test;
+// a test that stops or configures its server has a cluster to itself. Every
+// cluster is in a temporary folder and reached only through a socket in that
+// folder. It promises that servers and folders are gone soon after the 'go test'
+// that started them, on Linux also when that was killed. It never accesses a
+// database that it did not create, and only tests use it.
 package pgtest
 
 import (
@@ -36,7 +38,7 @@ const requiredVariable = "KEEPTEST_POSTGRES"
 var errNoPostgres = errors.New("no PostgreSQL found in PATH or /usr/lib/postgresql: 'make postgres' installs it")
 
 // startWait is how long a server may take to come up, recovery included.
-const startWait = 60 * time.Second
+const startWait = 10 * time.Minute
 
 // Options choose how a cluster runs.
 type Options struct {
@@ -54,6 +56,7 @@ type Options struct {
 // Cluster is a running server with its folder.
 type Cluster struct {
 	dir, bin string
+	prefix   string // of the names of its databases
 	options  Options
 	account  *syscall.Credential // nil: run as the user of the tests
 
@@ -64,36 +67,21 @@ type Cluster struct {
 	free    []string      // of those, the ones that are empty again
 }
 
-// The cluster that the tests of a binary share.
-var (
-	sharedOnce sync.Once
-	shared     *Cluster
-	sharedErr  error
-)
-
-// Run runs the tests of a package and removes the cluster that they shared; it
-// is what TestMain calls.
-func Run(m *testing.M) int {
-	code := m.Run()
-	if shared != nil {
-		shared.Remove()
-	}
-	return code
-}
-
-// Database returns the URL of a new, empty database in the cluster that all
-// tests of the binary share. The URL is a superuser's.
+// Database returns the URL of a new, empty database in the cluster that the
+// packages of a 'go test' share. The URL is a superuser's.
 func Database(t testing.TB) string {
 	t.Helper()
-	sharedOnce.Do(func() { shared, sharedErr = start(Options{NoSync: true}) })
-	need(t, sharedErr)
-	return shared.Database(t)
+	c, err := shared()
+	need(t, err)
+	return c.Database(t)
 }
 
 // Start runs a cluster for the length of one test.
 func Start(t testing.TB, o Options) *Cluster {
 	t.Helper()
-	c, err := start(o)
+	folder, err := runFolder()
+	need(t, err)
+	c, err := start(folder, o)
 	need(t, err)
 	t.Cleanup(c.Remove)
 	return c
@@ -110,12 +98,13 @@ func need(t testing.TB, err error) {
 	}
 }
 
-func start(o Options) (_ *Cluster, err error) {
+// start starts a cluster in a new folder inside folder.
+func start(folder string, o Options) (_ *Cluster, err error) {
 	bin, err := findBinaries()
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "tokenkeep-pg-")
+	dir, err := os.MkdirTemp(folder, "cluster-")
 	if err != nil {
 		return nil, err
 	}
@@ -260,7 +249,7 @@ func (c *Cluster) Database(t testing.TB) string {
 	t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	name := fmt.Sprintf("test_%d", c.made)
+	name := fmt.Sprintf("test_%s%d", c.prefix, c.made)
 	if n := len(c.free); n > 0 {
 		name, c.free = c.free[n-1], c.free[:n-1]
 	} else {

@@ -1,0 +1,31 @@
+package knowledge_test
+
+// The claims that the model checks after every call.
+const (
+	claimStatus      = "the status of a call"
+	claimSession     = "a session dies with the keys that made and authorized it"
+	claimPlaintext   = "plaintext is for those who may reveal it"
+	claimMask        = "a mask is for those who may read it"
+	claimSide        = "metadata, masks and expressions are for those who may read the token"
+	claimFingerprint = "a fingerprint is for those who may read or use the token with reveal"
+	claimIDs         = "nobody receives the tokens of others"
+	claimKeys        = "keys are shown to the one who asked for them"
+	claimCreate      = "a token is created by those who may"
+	claimPatch       = "only a PATCH changes a token"
+	claimUpdate      = "a token is changed by those who may"
+	claimDerive      = "deriving is reading"
+	claimPublic      = "public applications change only data and metadata"
+	claimDelete      = "a token is deleted by those who may"
+	claimExists      = "a create does not tell that an equal token exists"
+	claimPlanted     = "deduplication trusts no public caller"
+	claimSame        = "deduplication returns what was sent"
+	claimBody        = "a public key's idempotency key counts only for the same body"
+	claimAddress     = "a public key's short idempotency key counts only for the same address"
+	claimShort       = "a public key's short idempotency key is ignored for sessions"
+	claimPermission  = "a replay takes the permission now"
+	claimAccess      = "a replay takes the access of then"
+	claimLogged      = "the log has every token that is shown, used or changed"
+	claimRefused     = "the log names the token that was refused"
+	claimResult      = "the log has every result of a reactor that is read"
+	claimGuess       = "attackers cannot tell two values apart"
+)
