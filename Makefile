@@ -158,6 +158,7 @@ RACED += ./internal/egress            # pools of connections, destinations that 
 RACED += ./internal/expression        # the cache of parsed expressions
 RACED += ./internal/httpapi           # limits per caller, draining
 RACED += ./internal/idempotency       # requests in flight with the same key
+RACED += ./internal/jobs              # handlers, heartbeats, turns of tenants
 RACED += ./internal/keyring           # the caches of keys, calls of the KMS that several requests share
 RACED += ./internal/keyring/localkms  # the file of keys is read again
 RACED += ./internal/reactor           # workers, jobs, callers that wait for a result

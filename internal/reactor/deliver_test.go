@@ -94,7 +94,7 @@ func TestWhatIsNoSuccess(t *testing.T) {
 		asked = firstByte
 		return w.egress.Transport(tenant, min(firstByte, 200*time.Millisecond)) // a test does not wait that long
 	}
-	node := reactor.New(parts, reactor.Options{Now: w.clock.Now})
+	node := newNode(parts, reactor.Options{Now: w.clock.Now})
 	for name, answer := range map[string]func(http.ResponseWriter, *http.Request){
 		"a redirect": func(rw http.ResponseWriter, r *http.Request) {
 			http.Redirect(rw, r, elsewhere.URL, http.StatusTemporaryRedirect)
@@ -268,7 +268,7 @@ func TestNoSecretIsNoTry(t *testing.T) {
 	w.ask(w.define(echo), `{}`, to.URL)
 	broken := errors.New("the store is away")
 	parts.Secrets = func(context.Context, string) ([]secret.Text, error) { return nil, broken }
-	if _, err := reactor.New(parts, reactor.Options{Now: w.clock.Now}).DoDue(t.Context()); !errors.Is(err, broken) {
+	if _, err := newNode(parts, reactor.Options{Now: w.clock.Now}).DoDue(t.Context()); !errors.Is(err, broken) {
 		t.Errorf("DoDue = %v, want %v", err, broken)
 	}
 	if rows := w.parcels(store.ParcelDelivery); len(rows) != 1 || rows[0].Attempts != 0 {

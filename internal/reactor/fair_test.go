@@ -47,7 +47,7 @@ func withTurnstile(worlds ...*world) *turnstile {
 		<-g.open
 		return acting(ctx, tenant, application, session)
 	}
-	node := reactor.New(parts, reactor.Options{Now: worlds[0].clock.Now})
+	node := newNode(parts, reactor.Options{Now: worlds[0].clock.Now})
 	for _, w := range worlds {
 		w.node = node
 	}
@@ -162,7 +162,7 @@ func TestATenantMayQueueSoManyJobs(t *testing.T) {
 		limits := limit.NewRecorder(attacker.clock.Now, prometheus.NewRegistry())
 		parts := attacker.parts()
 		parts.Scripts = script.New(nil, nil, nil)
-		node := reactor.New(parts, reactor.Options{Now: attacker.clock.Now, QueuedJobs: 5, Limits: limits})
+		node := newNode(parts, reactor.Options{Now: attacker.clock.Now, QueuedJobs: 5, Limits: limits})
 		attacker.node, neighbour.node = node, node
 		id, other := attacker.define(echo), neighbour.define(echo)
 		for range 5 {
@@ -228,7 +228,7 @@ func TestALookForJobsReadsNoMoreThanItCanBegin(t *testing.T) {
 	}
 	rows, parts := 0, w.parts()
 	parts.Store = countingStore{w.store, &rows}
-	w.do(reactor.New(parts, reactor.Options{Now: w.clock.Now}), 0)
+	w.do(newNode(parts, reactor.Options{Now: w.clock.Now}), 0)
 	if rows != 32 {
 		t.Errorf("%d rows of the queue were read, want 32, as many as a node begins at once", rows)
 	}

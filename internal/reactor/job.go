@@ -12,6 +12,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/access"
 	"github.com/tokenkeep/tokenkeep/internal/audit"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
+	"github.com/tokenkeep/tokenkeep/internal/jobs"
 	"github.com/tokenkeep/tokenkeep/internal/jsonvalue"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
 	"github.com/tokenkeep/tokenkeep/internal/limit"
@@ -35,10 +36,10 @@ var (
 	errCancelled   = fault.New(fault.Forbidden, "the run was cancelled: the session or application that requested it is no longer valid or lost token:use").WithCode("job_cancelled")
 )
 
-// job is what the parcel of a job, of its delivery or of its result holds. All
+// contents are what the row of a job, of its delivery or of its result holds. All
 // but the payload is sealed under the data key: where a result goes must be
 // known even when the payload went with the epoch key of a security code.
-type job struct {
+type contents struct {
 	callback    string // "" when the result is kept to be asked for
 	timeout     time.Duration
 	application string
@@ -54,7 +55,7 @@ type job struct {
 
 // seal puts a job into its parcel. epoch is nil unless the payload must not
 // outlive that key.
-func seal(keys *keyring.Keys, p *store.Parcel, epoch *keyring.EpochKey, j job) error {
+func seal(keys *keyring.Keys, p *store.Parcel, epoch *keyring.EpochKey, j contents) error {
 	payload := j.payload
 	if j.epoch = 0; epoch != nil {
 		j.epoch = epoch.Epoch()
@@ -91,7 +92,7 @@ func seal(keys *keyring.Keys, p *store.Parcel, epoch *keyring.EpochKey, j job) e
 var errDecode = errors.New("decode a job")
 
 // open reads a job from its parcel.
-func (s *Service) open(ctx context.Context, keys *keyring.Keys, p store.Parcel) (j job, err error) {
+func (s *Service) open(ctx context.Context, keys *keyring.Keys, p store.Parcel) (j contents, err error) {
 	plain, err := s.parts.Ring.OpenParcel(ctx, keys, p)
 	if err != nil {
 		return j, fmt.Errorf("open a job: %w", err)
@@ -112,7 +113,7 @@ func (s *Service) open(ctx context.Context, keys *keyring.Keys, p store.Parcel) 
 		}
 		return n
 	}
-	j = job{
+	j = contents{
 		callback: text("callback"), application: text("application"), session: text("session"),
 		origin: access.Origin{TraceID: text("trace"), Address: text("address")}, timeout: time.Duration(number("timeout_ms")) * time.Millisecond,
 		depth: int(number("depth")), status: int(number("status")), epoch: number("epoch"), payload: []byte(text("payload")),
@@ -228,7 +229,7 @@ func (s *Service) Start(ctx context.Context, c access.Caller, id string, in Invo
 	if err != nil {
 		return "", err
 	}
-	j := job{
+	j := contents{
 		callback: in.Callback, timeout: in.Timeout, application: c.Application(), session: c.Session(), origin: c.Origin(),
 		depth: script.Depth(ctx), shown: r.shown, payload: inputOf(r, s.options.MaxBody).AppendJSON(nil),
 	}
@@ -236,50 +237,32 @@ func (s *Service) Start(ctx context.Context, c access.Caller, id string, in Invo
 	if j.timeout == 0 {
 		j.timeout = asyncDefault
 	}
-	now := s.options.Now()
-	p := store.Parcel{
-		Kind: store.ParcelJob, ID: access.NewID(), Group: id, Owner: ownerOf(c),
-		CreatedAt: store.At(now), DueAt: store.At(now), ExpiresAt: store.At(now.Add(jobLife)), Version: 1,
-	}
+	p := s.parts.Jobs.Record(store.ParcelJob, access.NewID())
+	p.Group, p.Owner = id, ownerOf(c)
 	if err := seal(keys, &p, r.epoch, j); err != nil {
 		return "", err
 	}
 	err = s.parts.Store.Update(ctx, c.Tenant(), func(tx store.Tx) error {
-		if err := tx.InsertParcel(ctx, p); err != nil {
-			return fmt.Errorf("insert a job: %w", err)
+		if err := s.parts.Jobs.Insert(ctx, tx, p); err != nil {
+			return err
 		}
 		return store.Finish(tx, p.ID, last)
 	})
 	if err != nil {
 		return "", err
 	}
-	s.wake()
+	s.parts.Jobs.Wake()
 	return p.ID, nil
 }
 
-// checkQueue refuses a run when too many of the tenant wait or are running. It
-// reads no more rows than the limit. Requests that arrive together may exceed
-// the limit by their number.
+// checkQueue refuses a run when too many of the tenant wait or are running.
 func (s *Service) checkQueue(ctx context.Context, tenant string) error {
-	return s.parts.Store.View(ctx, tenant, func(tx store.Tx) error {
-		most := int64(s.options.QueuedJobs)
-		n, err := tx.CountParcels(ctx, store.ParcelFilter{Kind: store.ParcelJob, Most: most})
-		if err != nil {
-			return fmt.Errorf("count jobs: %w", err)
-		}
-		if n >= most {
-			s.options.Limits.Reached(limit.QueuedJobs)
-			return errQueueFull
-		}
-		return nil
-	})
-}
-
-func (s *Service) wake() {
-	select {
-	case s.woken <- struct{}{}:
-	default: // somebody is about to look anyway
+	err := s.parts.Jobs.Room(ctx, tenant, store.ParcelJob)
+	if errors.Is(err, jobs.ErrFull) {
+		s.options.Limits.Reached(limit.QueuedJobs)
+		return errQueueFull
 	}
+	return err
 }
 
 // Result returns what a run that nobody waited for came to, to the caller that

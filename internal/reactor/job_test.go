@@ -231,7 +231,7 @@ func TestAResultOutlivesARotationOfKeys(t *testing.T) {
 		w.clock.Advance(20 * time.Second)
 		parts := w.parts()
 		parts.Ring = w.newRing() // which never heard of the old key
-		w.do(reactor.New(parts, reactor.Options{Now: w.clock.Now}), 1)
+		w.do(newNode(parts, reactor.Options{Now: w.clock.Now}), 1)
 		if got := to.one(t); got.body != `{"raw":{"a":1}}` || got.header.Get("Webhook-Id") != request {
 			t.Errorf("the callback got %+v", got)
 		}
@@ -302,7 +302,7 @@ func TestTwoNodesDoEachJobOnce(t *testing.T) {
 			}
 		}
 		var group sync.WaitGroup
-		for _, node := range []*reactor.Service{w.node, w.newNode()} {
+		for _, node := range []*node{w.node, w.newNode()} {
 			group.Go(func() {
 				if _, err := node.DoDue(t.Context()); err != nil {
 					t.Errorf("DoDue: %v", err)
@@ -617,7 +617,7 @@ func TestAJobIsNotCancelledWithoutItsEntry(t *testing.T) {
 	w.must(w.directory.DeleteApplication(t.Context(), w.manager, r.public.ID))
 	parts := w.parts()
 	parts.Store = mute{w.store}
-	if _, err := reactor.New(parts, reactor.Options{Now: w.clock.Now}).DoDue(t.Context()); !errors.Is(err, errMute) {
+	if _, err := newNode(parts, reactor.Options{Now: w.clock.Now}).DoDue(t.Context()); !errors.Is(err, errMute) {
 		t.Errorf("DoDue without the log = %v, want %v", err, errMute)
 	}
 	if jobs, results := len(w.parcels(store.ParcelJob)), len(w.parcels(store.ParcelResult)); jobs != 1 || results != 0 || len(w.cancelled(id)) != 0 {

@@ -139,7 +139,7 @@ func TestAnAnswerFromASecurityCodeBelongsToItsEpoch(t *testing.T) {
 
 func TestAConfigurationMayBeOptional(t *testing.T) {
 	w := onOne(t)
-	lax := reactor.New(w.parts(), reactor.Options{Now: w.clock.Now, OptionalConfiguration: true})
+	lax := newNode(w.parts(), reactor.Options{Now: w.clock.Now, OptionalConfiguration: true})
 	for _, body := range []string{`{"name":"x","code":"1"}`, `{"name":"x","code":"1","configuration":null}`} {
 		if _, err := w.node.Create(t.Context(), w.manager, value(t, body)); fault.Of(err).Fields()["configuration"] == nil {
 			t.Errorf("Create(%s) = %v, want a fault of configuration", body, err)
@@ -196,7 +196,7 @@ func TestNoCodeRunsThatCouldNotKeepWhatItMakes(t *testing.T) {
 	id := w.define(`module.exports = async () => ({ tokenize: "made" })`)
 	parts := w.parts()
 	parts.Store = cramped{w.store}
-	_, err := reactor.New(parts, reactor.Options{Now: w.clock.Now}).React(t.Context(), w.user, id, reactor.Invocation{Args: value(t, `{}`)})
+	_, err := newNode(parts, reactor.Options{Now: w.clock.Now}).React(t.Context(), w.user, id, reactor.Invocation{Args: value(t, `{}`)})
 	if !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("React = %v, want %v", err, store.ErrUnavailable)
 	}

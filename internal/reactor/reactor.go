@@ -24,6 +24,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/audit"
 	"github.com/tokenkeep/tokenkeep/internal/definition"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
+	"github.com/tokenkeep/tokenkeep/internal/jobs"
 	"github.com/tokenkeep/tokenkeep/internal/jsonvalue"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
 	"github.com/tokenkeep/tokenkeep/internal/limit"
@@ -60,6 +61,7 @@ type Parts struct {
 	Ring    *keyring.Ring
 	Tokens  *token.Service
 	Scripts *script.Runner
+	Jobs    *jobs.Queue // does the rows of Kinds
 	// Acting is the caller that an application, or a session if it is not
 	// empty, would be now.
 	Acting func(ctx context.Context, tenant, application, session string) (access.Caller, error)
@@ -94,11 +96,8 @@ type Service struct {
 	parts       Parts
 	options     Options
 	definitions *definition.Service
-	woken       chan struct{} // by a job that is due at once
 
-	runs, deliveries *turns
-
-	delivered, givenUp, lost, runsLost prometheus.Counter
+	delivered, givenUp, runsLost prometheus.Counter
 
 	keeping sync.Mutex // held while runs are written, so that who looks sees them
 	mu      sync.Mutex // guards waiting
@@ -130,13 +129,10 @@ func New(p Parts, o Options) *Service {
 		return c
 	}
 	return &Service{
-		parts: p, options: o, definitions: definition.New(kind, p.Store, p.Ring, o.Now, nil), woken: make(chan struct{}, 1),
-		runs:       newTurns(store.ParcelJob, runsAtOnce, runsOfATenant, spareRuns),
-		deliveries: newTurns(store.ParcelDelivery, deliveriesAtOnce, deliveriesOfATenant, spareDeliveries),
-		delivered:  counter("tokenkeep_callbacks_delivered_total", "Results that were delivered to callbacks."),
-		givenUp:    counter("tokenkeep_callbacks_given_up_total", "Results that no callback took."),
-		lost:       counter("tokenkeep_jobs_lost_total", "Jobs that another node took over while this one was at work on them."),
-		runsLost:   counter("tokenkeep_runs_not_kept_total", "Runs of which nothing was kept because too many waited to be."),
+		parts: p, options: o, definitions: definition.New(kind, p.Store, p.Ring, o.Now, nil),
+		delivered: counter("tokenkeep_callbacks_delivered_total", "Results that were delivered to callbacks."),
+		givenUp:   counter("tokenkeep_callbacks_given_up_total", "Results that no callback took."),
+		runsLost:  counter("tokenkeep_runs_not_kept_total", "Runs of which nothing was kept because too many waited to be."),
 	}
 }
 

@@ -74,7 +74,7 @@ func TestAResultThatCannotBeLoggedIsNotShown(t *testing.T) {
 	failing := storetest.NewFailing(w.store, func(context.Context) bool { return true })
 	parts := w.parts()
 	parts.Store = failing
-	node := reactor.New(parts, reactor.Options{Now: w.clock.Now})
+	node := newNode(parts, reactor.Options{Now: w.clock.Now})
 	for n := 1; ; n++ {
 		cause := errors.New("a test says so")
 		failing.FailAt(n, cause)

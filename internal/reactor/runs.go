@@ -73,6 +73,29 @@ func (s *Service) printed(tenant string, r ready, out script.Outcome, err error)
 	s.waiting = append(s.waiting, waiting{tenant, r.reactor.ID, r.epoch, run})
 }
 
+// KeepRuns writes what is to be remembered of runs, every second until ctx ends,
+// and then what is left.
+func (s *Service) KeepRuns(ctx context.Context) {
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
+			s.reportRuns(ctx)
+		}
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), settling)
+	defer cancel()
+	s.reportRuns(last)
+}
+
+func (s *Service) reportRuns(ctx context.Context) {
+	if err := s.keepRuns(ctx); err != nil && ctx.Err() == nil {
+		s.options.Logger.Error("what runs printed could not be kept", "cause", err)
+	}
+}
+
 // keepRuns writes the runs that wait.
 func (s *Service) keepRuns(ctx context.Context) error {
 	s.keeping.Lock()

@@ -23,6 +23,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/directory"
 	"github.com/tokenkeep/tokenkeep/internal/egress"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
+	"github.com/tokenkeep/tokenkeep/internal/jobs"
 	"github.com/tokenkeep/tokenkeep/internal/jsonvalue"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
 	"github.com/tokenkeep/tokenkeep/internal/keyring/localkms"
@@ -89,7 +90,7 @@ type world struct {
 	directory *directory.Service
 	tokens    *token.Service
 	egress    *egress.Egress
-	node      *reactor.Service
+	node      *node
 
 	tenant  string
 	manager access.Caller
@@ -184,8 +185,21 @@ func (w *world) parts() reactor.Parts {
 	}
 }
 
-func (w *world) newNode() *reactor.Service {
-	return reactor.New(w.parts(), reactor.Options{Now: w.clock.Now})
+// node is a service with the queue that does its jobs.
+type node struct {
+	*reactor.Service
+	*jobs.Queue
+}
+
+func newNode(p reactor.Parts, o reactor.Options) *node {
+	p.Jobs = jobs.New(p.Store, jobs.Options{Now: o.Now})
+	s := reactor.New(p, o)
+	p.Jobs.SetKinds(s.Kinds()...)
+	return &node{s, p.Jobs}
+}
+
+func (w *world) newNode() *node {
+	return newNode(w.parts(), reactor.Options{Now: w.clock.Now})
 }
 
 func value(t testing.TB, text string) jsonvalue.Value {
@@ -234,7 +248,7 @@ func (w *world) askAs(c access.Caller, id, args, callback string) string {
 }
 
 // do lets a node do what is due, which must be this much.
-func (w *world) do(node *reactor.Service, want int) {
+func (w *world) do(node *node, want int) {
 	w.t.Helper()
 	if n, err := node.DoDue(w.t.Context()); err != nil || n != want {
 		w.t.Fatalf("DoDue = %d, %v, want %d", n, err, want)

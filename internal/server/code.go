@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/config"
 	"github.com/tokenkeep/tokenkeep/internal/egress"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
+	"github.com/tokenkeep/tokenkeep/internal/jobs"
 	"github.com/tokenkeep/tokenkeep/internal/limit"
 	"github.com/tokenkeep/tokenkeep/internal/proxy"
 	"github.com/tokenkeep/tokenkeep/internal/reactor"
@@ -159,8 +161,9 @@ func (s *Server) connectCode() {
 		return s.directory.Acting(ctx, tenant, application, "")
 	}
 	s.scripts = script.New(s.sandbox, acting, func(c access.Caller) http.Handler { return s.api.As(c) })
+	s.jobs = jobs.New(s.store, jobs.Options{Now: s.now, Logger: s.log, Metrics: s.registry})
 	s.reactors = reactor.New(reactor.Parts{
-		Store: s.store, Ring: s.ring, Tokens: s.tokens, Scripts: s.scripts, Acting: s.directory.Acting, Secrets: s.directory.CallbackSecrets,
+		Store: s.store, Ring: s.ring, Tokens: s.tokens, Scripts: s.scripts, Jobs: s.jobs, Acting: s.directory.Acting, Secrets: s.directory.CallbackSecrets,
 		Refused: func(ctx context.Context, c access.Caller, err error) { s.audit.Refused(ctx, c, err, audit.Attempt{}) },
 		Problem: httpapi.ProblemOf, Transport: s.egress.Transport,
 		CheckURL: func(address string) error { _, err := s.egress.Check(address); return err },
@@ -172,4 +175,12 @@ func (s *Server) connectCode() {
 		Now: s.now, MaxBody: int(s.config.MaxBody), HeaderPrefix: s.config.HeaderPrefix, Environment: s.config.Environment, Acting: acting,
 		Reactor: s.reactors.Deployed,
 	})
+	s.jobs.SetKinds(s.jobKinds()...)
+}
+
+// jobKinds are the rows of all durable work.
+func (s *Server) jobKinds() []jobs.Kind {
+	return slices.Concat(
+		s.reactors.Kinds(),
+	)
 }

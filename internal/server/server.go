@@ -299,8 +299,9 @@ func (s *Server) Run(ctx context.Context) error {
 	worked := make(chan struct{})
 	chores.Go(func() {
 		defer close(worked)
-		s.reactors.Work(taking, working)
+		s.jobs.Work(taking, working)
 	})
+	chores.Go(func() { s.reactors.KeepRuns(working) })
 	// The store closes behind the last chore. Code that nobody waits for may
 	// come to its end like a request.
 	rest := func(ctx context.Context) {

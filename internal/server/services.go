@@ -13,6 +13,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/endpoint"
 	"github.com/tokenkeep/tokenkeep/internal/expression"
 	"github.com/tokenkeep/tokenkeep/internal/idempotency"
+	"github.com/tokenkeep/tokenkeep/internal/jobs"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
 	"github.com/tokenkeep/tokenkeep/internal/keyring/localkms"
 	"github.com/tokenkeep/tokenkeep/internal/keyring/providers"
@@ -37,6 +38,7 @@ type services struct {
 	egress    *egress.Egress
 	sandbox   *sandbox.Sandbox // nil where no code runs
 	scripts   *script.Runner
+	jobs      *jobs.Queue
 	reactors  *reactor.Service
 	proxies   *proxy.Service
 }

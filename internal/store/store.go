@@ -142,6 +142,10 @@ type AllTenants interface {
 	// next is where to go on, and empty when no tenant follows.
 	DueParcels(ctx context.Context, kind string, now Time, after string, tenants, each int) (due []ParcelRef, next string, err error)
 
+	// DueKinds returns the kinds of the parcels that are due now or later, in
+	// order. Its cost depends on how many kinds there are, not on how many parcels.
+	DueKinds(ctx context.Context) ([]string, error)
+
 	// UnsealedTenants returns up to limit tenants that have log entries waiting
 	// for a batch, in the order of their ids, from the one behind after. Its
 	// cost does not depend on how many tenants have none.

@@ -32,7 +32,7 @@ var mayImport = map[string][]string{
 
 	"internal/keeptest": {"api", "internal/admin", "internal/config", "internal/httpapi", "internal/keyring/localkms", "internal/sandbox", "internal/server", "internal/store", "internal/store/postgres/pgtest", "test/openapitest"},
 	"internal/server": {"api", "internal/access", "internal/admin", "internal/admission", "internal/apidoc", "internal/audit", "internal/backup", "internal/clock", "internal/config", "internal/directory", "internal/egress", "internal/endpoint", "internal/expression",
-		"internal/fault", "internal/httpapi", "internal/idempotency", "internal/jsonvalue", "internal/keyring", "internal/keyring/localkms", "internal/keyring/providers", "internal/limit", "internal/proxy", "internal/reactor", "internal/sandbox",
+		"internal/fault", "internal/httpapi", "internal/idempotency", "internal/jobs", "internal/jsonvalue", "internal/keyring", "internal/keyring/localkms", "internal/keyring/providers", "internal/limit", "internal/proxy", "internal/reactor", "internal/sandbox",
 		"internal/script", "internal/secret", "internal/store",
 		"internal/store/postgres", "internal/store/sqlite", "internal/store/transfer", "internal/token"},
 	"internal/admin":  {"api", "internal/limit"},
@@ -48,8 +48,9 @@ var mayImport = map[string][]string{
 
 	"internal/token": {"internal/access", "internal/audit", "internal/base58", "internal/date", "internal/directory", "internal/expression", "internal/fault",
 		"internal/jsonvalue", "internal/keyring", "internal/limit", "internal/luhn", "internal/store"},
-	"internal/reactor": {"api", "internal/access", "internal/audit", "internal/definition", "internal/expression", "internal/fault", "internal/jsonvalue",
+	"internal/reactor": {"api", "internal/access", "internal/audit", "internal/definition", "internal/expression", "internal/fault", "internal/jobs", "internal/jsonvalue",
 		"internal/keyring", "internal/limit", "internal/script", "internal/secret", "internal/store", "internal/token"},
+	"internal/jobs": {"api", "internal/secret", "internal/store"},
 	"internal/proxy": {"api", "internal/access", "internal/audit", "internal/definition", "internal/directory", "internal/expression", "internal/fault",
 		"internal/jsonvalue", "internal/keyring", "internal/script", "internal/secret", "internal/store", "internal/token"},
 	"internal/definition":  {"internal/access", "internal/audit", "internal/fault", "internal/jsonvalue", "internal/keyring", "internal/secret", "internal/store"},
@@ -140,7 +141,7 @@ var mayReveal = map[string]string{
 	"internal/reactor/react.go":              "tells what expressions made from what was sent",
 	"internal/reactor/invocation.go":         "reads where a result goes and when a run ends",
 	"internal/reactor/job.go":                "reads a job back",
-	"internal/reactor/deliver.go":            "signs a result with the callback secret",
+	"internal/jobs/webhook.go":               "signs a message with the secret that its receiver knows",
 	"internal/script/hidden.go":              "looks for protected values in what code says, to take them out",
 	"internal/proxy/proxy.go":                "puts a fresh key into the definition that is sealed with it",
 	"internal/proxy/draft.go":                "reads the members of a definition",

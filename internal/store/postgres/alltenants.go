@@ -151,6 +151,17 @@ func (a allTenants) DueParcels(ctx context.Context, kind string, now store.Time,
 	return due, next, err
 }
 
+// DueKinds seeks from kind to kind in the index.
+func (a allTenants) DueKinds(ctx context.Context) ([]string, error) {
+	return across(ctx, a.store, "find due kinds", `
+		WITH RECURSIVE walked (kind) AS (
+		  (SELECT kind FROM parcels WHERE due_at IS NOT NULL ORDER BY kind LIMIT 1)
+		  UNION ALL
+		  SELECT next.kind FROM walked, LATERAL (
+		    SELECT p.kind FROM parcels p WHERE p.kind > walked.kind AND p.due_at IS NOT NULL ORDER BY p.kind LIMIT 1) AS next)
+		SELECT kind FROM walked`, nil, func(row pgx.Rows) (kind string, err error) { return kind, row.Scan(&kind) })
+}
+
 // UnsealedTenants seeks from tenant to tenant in the key of the queue.
 func (a allTenants) UnsealedTenants(ctx context.Context, after string, limit int) ([]string, error) {
 	from, err := behindTenant(after)

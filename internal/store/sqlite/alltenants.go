@@ -123,6 +123,25 @@ func (a allTenants) DueParcels(ctx context.Context, kind string, now store.Time,
 	return due, next, err
 }
 
+// DueKinds seeks from kind to kind in the index.
+func (a allTenants) DueKinds(ctx context.Context) (kinds []string, err error) {
+	err = a.store.read(ctx, tenantKey{}, func(t *tx) error {
+		kinds = nil
+		for last := ""; ; {
+			err := t.conn.one(ctx, "SELECT kind FROM parcels INDEXED BY parcels_due_by_tenant WHERE kind > ? AND due_at IS NOT NULL ORDER BY kind LIMIT 1",
+				[]driver.Value{last}, func(row []driver.Value) error { last = text(row[0]); return nil })
+			if errors.Is(err, store.ErrNotFound) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			kinds = append(kinds, last)
+		}
+	})
+	return kinds, err
+}
+
 func (a allTenants) parcels(ctx context.Context, statement string, now store.Time, skip, limit int) (list []store.ParcelRef, err error) {
 	err = a.store.read(ctx, tenantKey{}, func(t *tx) error {
 		return t.conn.query(ctx, statement, []driver.Value{int64(now), int64(limit), int64(skip)}, func(row []driver.Value) (bool, error) {

@@ -299,6 +299,10 @@ func (x failingTenants) DueParcels(ctx context.Context, kind string, now store.T
 	return due, next, err
 }
 
+func (x failingTenants) DueKinds(ctx context.Context) ([]string, error) {
+	return get(ctx, x.f, "DueKinds", func() ([]string, error) { return x.all.DueKinds(ctx) })
+}
+
 func (x failingTenants) UnsealedTenants(ctx context.Context, after string, limit int) ([]string, error) {
 	return get(ctx, x.f, "UnsealedTenants", func() ([]string, error) { return x.all.UnsealedTenants(ctx, after, limit) })
 }

@@ -20,6 +20,7 @@ var parcelTests = []test{
 	{"a walk over all kinds meets parcels of one id and instant", parcelWalk},
 	{"expired parcels are found across tenants, longest expired first", sweptParcels},
 	{"due parcels are found tenant by tenant", dueParcels},
+	{"due kinds are found", dueKinds},
 }
 
 func insertParcel(p store.Parcel) func(context.Context, store.Tx) error {
@@ -230,6 +231,34 @@ func sweptParcels(f *fixture) {
 		}
 		f.same(name, append([]store.ParcelRef(nil), got...), c.want)
 	}
+}
+
+func dueKinds(f *fixture) {
+	kinds := func(want ...string) {
+		f.Helper()
+		got, err := f.AllTenants().DueKinds(f.Context())
+		if err != nil {
+			f.Errorf("DueKinds: %v", err)
+		}
+		f.same("the kinds that are due", append([]string(nil), got...), append([]string(nil), want...))
+	}
+	put := func(tenant, kind string, n int, due store.Time) {
+		f.update(tenant, insertParcel(version2(parcel(kind, n), func(p *store.Parcel) { p.DueAt = due })))
+	}
+	kinds()
+	put(tenantA, store.ParcelResult, 1, 0) // never due
+	kinds()
+	for n := range 3 {
+		put(tenantA, store.ParcelJob, n, day)
+		put(tenantB, store.ParcelJob, n, day+hour)
+	}
+	put(tenantB, store.ParcelDelivery, 1, day)
+	put(tenantC, "a kind of a later release", 1, day)
+	kinds("a kind of a later release", store.ParcelDelivery, store.ParcelJob)
+	f.update(tenantB, func(ctx context.Context, tx store.Tx) error {
+		return tx.DeleteParcel(ctx, store.ParcelDelivery, parcel(store.ParcelDelivery, 1).ID)
+	})
+	kinds("a kind of a later release", store.ParcelJob)
 }
 
 func dueParcels(f *fixture) {

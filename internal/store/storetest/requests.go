@@ -160,11 +160,12 @@ func EverySweep(t *testing.T, s store.Store) {
 	_, errSessions := s.AllTenants().ExpiredSessions(ctx, 1, 0, 10)
 	_, errParcels := s.AllTenants().ExpiredParcels(ctx, 1, 0, 10)
 	_, _, errDue := s.AllTenants().DueParcels(ctx, store.ParcelJob, 1, "", 10, 10)
+	_, errKinds := s.AllTenants().DueKinds(ctx)
 	_, errUnsealed := s.AllTenants().UnsealedTenants(ctx, "", 10)
 	_, errKeys := s.EpochKeys().DestroyEpochKeys(ctx, 1, math.MaxInt64)
 	errPut := s.AllTenants().PutSetting(ctx, "x", []byte("y"))
 	_, errSetting := s.AllTenants().Setting(ctx, "x")
-	if err := errors.Join(errTenants, errExpired, errOutdated, errSessions, errParcels, errDue, errUnsealed, errKeys, errPut, errSetting); err != nil {
+	if err := errors.Join(errTenants, errExpired, errOutdated, errSessions, errParcels, errDue, errKinds, errUnsealed, errKeys, errPut, errSetting); err != nil {
 		t.Fatal(err)
 	}
 }

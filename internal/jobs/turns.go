@@ -1,4 +1,4 @@
-package reactor
+package jobs
 
 import (
 	"context"
@@ -25,8 +25,8 @@ type turns struct {
 	last    string                   // the tenant that was served last
 }
 
-func newTurns(kind string, all, each, spare int) *turns {
-	return &turns{kind: kind, all: all, each: each, spare: spare, running: make(map[string]int), held: make(map[store.ParcelRef]bool)}
+func newTurns(k Kind) *turns {
+	return &turns{kind: k.Name, all: k.AtOnce, each: k.PerTenant, spare: k.Spare, running: make(map[string]int), held: make(map[store.ParcelRef]bool)}
 }
 
 // free returns how many turns one tenant could be given now, and which tenant
