@@ -51,12 +51,12 @@ func (s *Service) deliver(ctx context.Context, _ *keyring.Keys, j jobs.Job, held
 		body = []byte("null") // a custom answer without a body
 	}
 	header := func(name string) string { return api.Header(s.options.HeaderPrefix, name) }
-	err = jobs.Sender{Now: s.options.Now, Transport: s.parts.Transport}.Send(ctx, j.Tenant, jobs.Message{
+	taken := jobs.Sender{Now: s.options.Now, Transport: s.parts.Transport}.Send(ctx, j.Tenant, jobs.Message{
 		ID: j.ID, URL: held.callback, Body: body, Secrets: secrets,
 		Header: map[string]string{header(api.TraceID): held.origin.TraceID, header(api.ReactorID): j.Group, header(api.RequestID): j.ID},
-	})
+	}) == nil
 	switch {
-	case err == nil:
+	case taken:
 		s.delivered.Inc()
 		return jobs.Done, nil
 	case ctx.Err() != nil: // the server stops: no fault of the receiver
