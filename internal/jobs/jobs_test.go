@@ -3,6 +3,7 @@ package jobs_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -331,6 +332,22 @@ func TestAPoisonJobEnds(t *testing.T) {
 				n.does(0)
 			})
 		})
+	}
+}
+
+// TestAPanicTakesNoServerAlong, wherever it is, and its value is in no error.
+func TestAPanicTakesNoServerAlong(t *testing.T) {
+	f := onSQLite(t)
+	k := row(work, func(context.Context, jobs.Job) (jobs.Verdict, error) { panic("4242424242424242") })
+	k.Retry.Attempts, k.GaveUp = 1, func(jobs.Job) { panic("4242424242424242") }
+	n, tenant := f.node(k), f.tenant()
+	n.adds(tenant, work, 1)
+	_, err := n.DoDue(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "panic of type string in a job of kind "+work) || strings.Contains(err.Error(), "4242") {
+		t.Errorf("DoDue = %v, want an error with the type of the panic", err)
+	}
+	if left := f.count(tenant, work); left != 0 {
+		t.Errorf("%d rows are left, want none", left)
 	}
 }
 

@@ -120,8 +120,14 @@ func (q *Queue) reportUnknown(ctx context.Context) error {
 	return nil
 }
 
-// do makes an attempt at one job, if it can be claimed.
+// do makes an attempt at one job, if it can be claimed. A panic must not take the
+// server along.
 func (q *Queue) do(ctx context.Context, k *kind, ref store.ParcelRef) (did bool, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = panicked(k, p)
+		}
+	}()
 	j, mine, err := q.claim(ctx, k, ref)
 	if err != nil || !mine {
 		return false, err
@@ -137,12 +143,17 @@ func (q *Queue) do(ctx context.Context, k *kind, ref store.ParcelRef) (did bool,
 	return true, errors.Join(err, q.settled(ctx, k, func(ctx context.Context) error { return q.settle(ctx, k, j, verdict) }))
 }
 
-// attempt runs the handler and renews the lease meanwhile. A panic must not take
-// the server along; its value may hold data, its type does not.
+// panicked is the error of a panic, whose value may hold data; its type does not.
+func panicked(k *kind, value any) error {
+	return fmt.Errorf("panic of type %T in a job of kind %s", value, k.Name)
+}
+
+// attempt runs the handler and renews the lease meanwhile. A panic is a failed
+// attempt.
 func attempt(ctx context.Context, k *kind, j Job) (v Verdict, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			v, err = Failed, fmt.Errorf("panic of type %T in a job of kind %s", p, k.Name)
+			v, err = Failed, panicked(k, p)
 		}
 	}()
 	if k.Timeout > 0 {
