@@ -59,8 +59,8 @@ func (s *Service) deliver(ctx context.Context, _ *keyring.Keys, j jobs.Job, held
 	case taken:
 		s.delivered.Inc()
 		return jobs.Done, nil
-	case ctx.Err() != nil: // the server stops: no fault of the receiver
-		return jobs.GiveBack(0), nil
+	case ctx.Err() != nil:
+		return jobs.GiveBack(0), nil //nolint:nilerr // the server stops: that is no error, and no fault of the receiver
 	default:
 		return jobs.Failed, nil
 	}
