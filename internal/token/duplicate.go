@@ -30,7 +30,7 @@ const maxCandidates = 100
 // these containers, so that a create tells nothing to callers who could not
 // read the same. The tenant setting blind_deduplication lifts this.
 func (s *Service) findDuplicate(ctx context.Context, tx store.Tx, c author, keys *keyring.Keys, set settings, p *pending) (*store.Token, error) {
-	if !p.deduplicate || p.fingerprint == "" || !p.showsDuplicates(c, set) && !set.blindDeduplication {
+	if !p.deduplicate || p.fingerprint == "" || !p.showsDuplicates(c, set) && !set.BlindDeduplication {
 		return nil, nil
 	}
 	return s.oldestDuplicate(ctx, tx, c.Caller, keys, p)
