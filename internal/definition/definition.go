@@ -131,9 +131,9 @@ func (s *Service) seal(keys *keyring.Keys, r *store.Definition, d Draft) (err er
 		b.Add(memberReactors, jsonvalue.NewArray(list))
 	}
 	b.Add(memberContents, d.Contents)
-	plain := b.Value().AppendJSON(nil)
-	defer clear(plain)
-	r.Contents, err = keys.Seal(r.Record(), keyring.FieldDefinition, plain)
+	r.Contents, err = b.Value().Sealed(func(plain []byte) ([]byte, error) {
+		return keys.Seal(r.Record(), keyring.FieldDefinition, plain)
+	})
 	return err
 }
 
@@ -153,9 +153,9 @@ func (s *Service) open(keys *keyring.Keys, r store.Definition) (d Definition, er
 	named, _ := v.Get(memberReactors)
 	var reactors []string
 	for _, id := range named.Items() {
-		reactors = append(reactors, id.Reveal())
+		reactors = append(reactors, id.PublicText())
 	}
-	if application.Reveal() != r.ApplicationID || hash.Reveal() != hex.EncodeToString(r.KeyHash) {
+	if application.PublicText() != r.ApplicationID || hash.PublicText() != hex.EncodeToString(r.KeyHash) {
 		return d, fmt.Errorf("open a definition: %w", &keyring.OpenError{Record: r.Record(), Field: keyring.FieldDefinition})
 	}
 	return Definition{
@@ -212,7 +212,7 @@ func CheckConfiguration(f *fault.Fields, configuration jsonvalue.Value) {
 	for name, value := range configuration.Members() {
 		if value.Kind() != jsonvalue.String {
 			f.Add("configuration", "must have values that are strings")
-		} else if name == "" || utf8.RuneCountInString(name) > maxName || utf8.RuneCountInString(value.Reveal()) > maxValue {
+		} else if name == "" || utf8.RuneCountInString(name) > maxName || value.Characters() > maxValue {
 			f.Add("configuration", "must have names of 1 to 200 characters and values of at most 10,000")
 		}
 	}

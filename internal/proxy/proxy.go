@@ -86,10 +86,8 @@ func New(s store.Store, ring *keyring.Ring, tokens *token.Service, scripts Scrip
 	}
 	o.HeaderPrefix = strings.ToUpper(o.HeaderPrefix)
 	return &Service{
-		definitions: definition.New(kind, s, ring, o.Now, func(contents jsonvalue.Value) secret.Text {
-			return secret.NewText(definition.Member(contents, memberKey))
-		}),
-		store: s, tokens: tokens, scripts: scripts, destinations: destinations, options: o,
+		definitions: definition.New(kind, s, ring, o.Now, keyIn),
+		store:       s, tokens: tokens, scripts: scripts, destinations: destinations, options: o,
 	}
 }
 
@@ -120,6 +118,12 @@ func (s *Service) withNewKey(tenant string, contents jsonvalue.Value) (jsonvalue
 		return contents, err
 	}
 	return contents.With(memberKey, jsonvalue.NewString(key.Text().Reveal())), nil
+}
+
+// keyIn returns the key in the contents of a proxy.
+func keyIn(contents jsonvalue.Value) secret.Text {
+	key, _ := contents.Get(memberKey)
+	return secret.NewText(key.Reveal())
 }
 
 // Get returns a proxy.

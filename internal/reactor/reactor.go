@@ -184,7 +184,7 @@ func (s *Service) checked(ctx context.Context, tenant string, in jsonvalue.Value
 	var f fault.Fields
 	d := s.draft(&f, in).Named(definition.Application(&f, in))
 	if code, _ := d.Contents.Get(definition.MemberCode); !f.Has(definition.MemberCode) {
-		if err := s.parts.Scripts.Check(ctx, &f, tenant, definition.MemberCode, code.Reveal(), definition.MaxCode); err != nil {
+		if err := s.parts.Scripts.Check(ctx, &f, tenant, definition.MemberCode, code.PublicText(), definition.MaxCode); err != nil {
 			return d, err
 		}
 	}
@@ -240,7 +240,7 @@ func (s *Service) Patch(ctx context.Context, c access.Caller, id string, patch j
 	}
 	if code, ok := patch.Get(definition.MemberCode); ok && code.Kind() == jsonvalue.String {
 		var f fault.Fields
-		if err := s.parts.Scripts.Check(ctx, &f, c.Tenant(), definition.MemberCode, code.Reveal(), definition.MaxCode); err != nil {
+		if err := s.parts.Scripts.Check(ctx, &f, c.Tenant(), definition.MemberCode, code.PublicText(), definition.MaxCode); err != nil {
 			return Reactor{}, err
 		}
 		if err := f.Err(); err != nil {
@@ -254,7 +254,7 @@ func (s *Service) Patch(ctx context.Context, c access.Caller, id string, patch j
 		}
 		var f fault.Fields
 		d := s.draft(&f, merged).Patched(old, definition.PatchedApplication(&f, patch))
-		if code, _ := d.Contents.Get(definition.MemberCode); code.Reveal() == "" && !f.Has(definition.MemberCode) {
+		if code, _ := d.Contents.Get(definition.MemberCode); code.PublicText() == "" && !f.Has(definition.MemberCode) {
 			f.Add(definition.MemberCode, "is required")
 		}
 		return d, f.Err()

@@ -124,7 +124,7 @@ func (s *Service) checkExpression(b *expression.Budget, text jsonvalue.Value) er
 	if text.IsNull() {
 		return nil // the type's own
 	}
-	t, err := s.cache.Parse(b, text.Reveal())
+	t, err := s.cache.Parse(b, text.PublicText())
 	if err != nil {
 		return asField("fingerprint_expression", err)
 	}
@@ -172,10 +172,10 @@ func (s *Service) find(b *expression.Budget, keys *keyring.Keys, set settings, d
 		}
 	}
 	for key, value := range d.metadata.Members() {
-		d.addTerm(keys.IndexTerm(termMetadata+key, fold(value.Reveal())))
+		d.addTerm(keys.IndexTerm(termMetadata+key, fold(value.PublicText())))
 	}
 	for i, text := range d.shownIndexes().Items() {
-		value, err := s.index(b, text.Reveal(), d)
+		value, err := s.index(b, text.PublicText(), d)
 		if err != nil {
 			return asField("search_indexes."+strconv.Itoa(i), err)
 		}
@@ -268,7 +268,7 @@ func (c contents) shownIndexes() jsonvalue.Value {
 // shownExpression is the token's own, or the type's.
 func (c contents) shownExpression() string {
 	if !c.expression.IsNull() {
-		return c.expression.Reveal()
+		return c.expression.PublicText()
 	}
 	return c.kind.Fingerprint
 }
