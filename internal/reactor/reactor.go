@@ -93,7 +93,7 @@ type Options struct {
 type Service struct {
 	parts       Parts
 	options     Options
-	definitions *definition.Service
+	definitions *definition.Service[Reactor]
 	woken       chan struct{} // by a job that is due at once
 
 	runs, deliveries *turns
@@ -130,7 +130,7 @@ func New(p Parts, o Options) *Service {
 		return c
 	}
 	return &Service{
-		parts: p, options: o, definitions: definition.New(kind, p.Store, p.Ring, o.Now, nil), woken: make(chan struct{}, 1),
+		parts: p, options: o, definitions: definition.New(kind, p.Store, p.Ring, o.Now, nil, asReactor), woken: make(chan struct{}, 1),
 		runs:       newTurns(store.ParcelJob, runsAtOnce, runsOfATenant, spareRuns),
 		deliveries: newTurns(store.ParcelDelivery, deliveriesAtOnce, deliveriesOfATenant, spareDeliveries),
 		delivered:  counter("tokenkeep_callbacks_delivered_total", "Results that were delivered to callbacks."),
@@ -141,7 +141,9 @@ func New(p Parts, o Options) *Service {
 }
 
 // Reactor is a reactor as its management sees it.
-type Reactor = definition.Definition
+type Reactor struct{ definition.Definition }
+
+func asReactor(d definition.Definition) Reactor { return Reactor{d} }
 
 // Code returns the code of a reactor, and Configuration its configuration.
 func Code(r Reactor) string { return definition.Member(r.Contents, definition.MemberCode) }
@@ -248,12 +250,12 @@ func (s *Service) Patch(ctx context.Context, c access.Caller, id string, patch j
 		}
 	}
 	return s.definitions.Change(ctx, c, id, audit.Update, func(old Reactor) (definition.Draft, error) {
-		merged, err := jsonvalue.MergePatch(definition.WireForm(old), definition.WithoutApplication(patch))
+		merged, err := jsonvalue.MergePatch(definition.WireForm(old.Definition), definition.WithoutApplication(patch))
 		if err != nil {
 			return definition.Draft{}, err
 		}
 		var f fault.Fields
-		d := s.draft(&f, merged).Patched(old, definition.PatchedApplication(&f, patch))
+		d := s.draft(&f, merged).Patched(old.Definition, definition.PatchedApplication(&f, patch))
 		if code, _ := d.Contents.Get(definition.MemberCode); code.PublicText() == "" && !f.Has(definition.MemberCode) {
 			f.Add(definition.MemberCode, "is required")
 		}
