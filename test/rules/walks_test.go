@@ -2,6 +2,7 @@ package rules_test
 
 import (
 	"go/ast"
+	"go/types"
 	"os"
 	"path"
 	"path/filepath"
@@ -45,10 +46,24 @@ func functions(t *testing.T) map[string]function {
 				}
 				return true
 			})
-			all[path.Base(f.pkg)+"."+nameOf(fn)] = names
+			all[path.Base(f.pkg)+"."+receiverOf(fn)+fn.Name.Name] = names
 		}
 	}
 	return all
+}
+
+// receiverOf is the receiver of a method as walks write it, without the
+// parameters of its type: "(*Type)." or "Type."; "" for a plain function.
+func receiverOf(fn *ast.FuncDecl) string {
+	if fn.Recv == nil {
+		return ""
+	}
+	text := types.ExprString(fn.Recv.List[0].Type)
+	text, _, _ = strings.Cut(text, "[")
+	if strings.HasPrefix(text, "*") {
+		text = "(" + text + ")"
+	}
+	return text + "."
 }
 
 // walksIn returns the functions of each walk, in order, by the heading above it.
