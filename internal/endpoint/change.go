@@ -37,7 +37,7 @@ func every(do change) handler {
 // once makes an idempotent row of a change: of all requests with one
 // idempotency key one takes effect, and the others get its answer.
 func (s Services) once(row httpapi.Route, do change) httpapi.Route {
-	require, entity := needs(row.Permission)
+	entity := entityOf(row)
 	row.Idempotent = true
 	row.Handle = func(w http.ResponseWriter, r *http.Request, c access.Caller) error {
 		key, err := httpapi.IdempotencyKey(r)
@@ -47,7 +47,7 @@ func (s Services) once(row httpapi.Route, do change) httpapi.Route {
 		var attempt *idempotency.Attempt // nil when there is no key that counts
 		if key != "" {
 			request := idempotency.Request{
-				Method: r.Method, Path: strings.TrimSuffix(r.URL.EscapedPath(), "/"), Key: key, Require: require, Entity: entity,
+				Method: r.Method, Path: strings.TrimSuffix(r.URL.EscapedPath(), "/"), Key: key, Require: row.Require, Entity: entity,
 			}
 			if idempotency.SharesKey(c) {
 				if request.Body, err = httpapi.PeekBody(r); err != nil {
@@ -88,26 +88,17 @@ func (s Services) once(row httpapi.Route, do change) httpapi.Route {
 	return row
 }
 
-// needs returns what the Permission column of an idempotent row asks of the
-// caller of a replay, and the type of entity that the row is about. It panics
-// when the column says nothing that can be checked, which is a mistake in the
-// program.
-func needs(permission string) (require func(access.Caller) error, entity string) {
-	switch permission {
-	case publicKey:
-		return func(c access.Caller) error { return c.RequireType(access.Public) }, audit.Session
-	case privateKey:
-		return func(c access.Caller) error { return c.RequireType(access.Private) }, audit.Session
-	}
-	p, known := access.ParsePermission(permission)
+// entityOf returns the type of entity that an idempotent row is about. It panics
+// when a replay of the row would take nothing of its caller, which is a mistake
+// in the program.
+func entityOf(row httpapi.Route) string {
 	switch {
-	case !known:
-		panic("endpoint: an idempotent row without a permission")
-	case p.OnTokens():
-		// Which tokens these are, and what they show, is stored with the answer.
-		return func(c access.Caller) error { return c.RequireSomewhere(p) }, p.Entity()
+	case row.Auth == httpapi.PublicKey || row.Auth == httpapi.PrivateKey:
+		return audit.Session
+	case row.Auth == httpapi.APIKey && row.Permission != 0:
+		return row.Permission.Entity()
 	}
-	return func(c access.Caller) error { return c.Require(p) }, p.Entity()
+	panic("endpoint: an idempotent row that takes nothing of its caller")
 }
 
 // replayWeight is how many bytes of memory are charged for each byte of a stored

@@ -35,7 +35,7 @@ func OperatorRoutes(s Services) []httpapi.Route {
 		{Pattern: "DELETE /tenants/{tenant}/sessions/{id}", Handle: in(s.deleteSession)},
 	}
 	for i := range rows {
-		rows[i].Who, rows[i].Operator = httpapi.Open, true
+		rows[i].Auth = httpapi.AdminSocket
 	}
 	return s.wrapped(rows)
 }

@@ -144,7 +144,7 @@ func (x *exchange) WriteHeader(status int) {
 	}
 	header := x.Header()
 	header.Set(x.handler.traceID, x.trace)
-	if x.row == nil || !x.row.Operator {
+	if x.row == nil || !x.row.noCORS() {
 		x.handler.cors.stamp(header, x.origin, x.route == routePreflight)
 	}
 	if len(x.policies) > 0 {

@@ -19,10 +19,10 @@ import (
 // adminRoutes are the rows of the admin socket. Who reaches it is the operator.
 func (s *Server) adminRoutes() []httpapi.Route {
 	rows := []httpapi.Route{
-		{Pattern: "GET /status", Who: httpapi.Open, Operator: true, Handle: s.adminStatus},
-		{Pattern: "POST /sweep", Who: httpapi.Open, Operator: true, Handle: s.adminSweep},
-		{Pattern: "POST /store/check", Who: httpapi.Open, Operator: true, Handle: s.adminCheck},
-		{Pattern: "POST /backup", Who: httpapi.Open, Operator: true, Body: httpapi.JSON, Handle: s.adminBackup},
+		{Pattern: "GET /status", Auth: httpapi.AdminSocket, Handle: s.adminStatus},
+		{Pattern: "POST /sweep", Auth: httpapi.AdminSocket, Handle: s.adminSweep},
+		{Pattern: "POST /store/check", Auth: httpapi.AdminSocket, Handle: s.adminCheck},
+		{Pattern: "POST /backup", Auth: httpapi.AdminSocket, Body: httpapi.JSON, Handle: s.adminBackup},
 	}
 	rows = append(rows, s.keyRoutes()...)
 	rows = append(rows, s.auditRoutes()...)
