@@ -96,6 +96,14 @@ func exchangeOf(ctx context.Context) *exchange {
 	return x
 }
 
+// prefixOf returns the prefix of our headers on the response that w writes.
+func prefixOf(w http.ResponseWriter) string {
+	if x, ok := w.(*exchange); ok {
+		return x.handler.options.HeaderPrefix
+	}
+	return api.DefaultPrefix
+}
+
 // HeaderName returns the name of a header of ours under this server's prefix.
 func HeaderName(ctx context.Context, name string) string {
 	prefix := api.DefaultPrefix

@@ -8,6 +8,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/access"
 	"github.com/tokenkeep/tokenkeep/internal/access/accesstest"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
+	"github.com/tokenkeep/tokenkeep/internal/response"
 )
 
 func TestWhatOthersMaySetOnOurAnswers(t *testing.T) {
@@ -26,11 +27,10 @@ func TestWhatOthersMaySetOnOurAnswers(t *testing.T) {
 
 func TestAnAnswerOfCodeIsGuarded(t *testing.T) {
 	e := newEdge(t, httpapi.Options{HeaderPrefix: "OWN"}, httpapi.Route{Pattern: "GET /x", Auth: httpapi.Anonymous, Handle: func(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
-		httpapi.WriteForeign(w, 201, map[string]string{
+		return httpapi.Write(w, &response.Response{Status: 201, Body: []byte("<script>"), Headers: map[string]string{
 			"X-A": "b", "x tab": "no", "X-Line": "a\nb", "X-Zero": "a\x00b", "": "no", "OWN-TRACE-ID": "theirs", "content-encoding": "gzip",
 			"Content-Type": "text/html", "Set-Cookie": "a=b", "Content-Security-Policy": "none",
-		}, []byte("<script>"))
-		return nil
+		}})
 	}})
 	w := e.do("GET", "/x", nil)
 	h := w.Header()

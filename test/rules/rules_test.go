@@ -42,9 +42,10 @@ var mayImport = map[string][]string{
 	"internal/limit":  {},
 	"internal/config": {"internal/secret"},
 	"internal/endpoint": {"api", "internal/access", "internal/audit", "internal/date", "internal/directory", "internal/fault", "internal/httpapi",
-		"internal/definition", "internal/idempotency", "internal/jsonvalue", "internal/keyring", "internal/proxy", "internal/reactor", "internal/script", "internal/secret", "internal/store", "internal/token"},
+		"internal/definition", "internal/idempotency", "internal/jsonvalue", "internal/keyring", "internal/proxy", "internal/reactor", "internal/response", "internal/script", "internal/secret", "internal/store", "internal/token"},
 	"internal/admission": {"internal/fault", "internal/limit"},
-	"internal/httpapi":   {"api", "internal/access", "internal/admission", "internal/date", "internal/fault", "internal/limit", "internal/luhn", "internal/secret"},
+	"internal/httpapi":   {"api", "internal/access", "internal/admission", "internal/date", "internal/fault", "internal/limit", "internal/luhn", "internal/response", "internal/secret"},
+	"internal/response":  {"internal/access"},
 
 	"internal/token": {"internal/access", "internal/audit", "internal/base58", "internal/date", "internal/directory", "internal/expression", "internal/fault",
 		"internal/jsonvalue", "internal/keyring", "internal/limit", "internal/luhn", "internal/store"},
@@ -54,7 +55,7 @@ var mayImport = map[string][]string{
 		"internal/jsonvalue", "internal/keyring", "internal/script", "internal/secret", "internal/store", "internal/token"},
 	"internal/definition":  {"internal/access", "internal/audit", "internal/fault", "internal/jsonvalue", "internal/keyring", "internal/secret", "internal/store"},
 	"internal/script":      {"api", "internal/access", "internal/fault", "internal/jsonvalue", "internal/sandbox"},
-	"internal/idempotency": {"internal/access", "internal/audit", "internal/base58", "internal/fault", "internal/keyring", "internal/store"},
+	"internal/idempotency": {"internal/access", "internal/audit", "internal/base58", "internal/fault", "internal/keyring", "internal/response", "internal/store"},
 	"internal/directory":   {"internal/access", "internal/audit", "internal/fault", "internal/keyring", "internal/secret", "internal/store"},
 	"internal/audit":       {"internal/access", "internal/fault", "internal/keyring", "internal/store"},
 
