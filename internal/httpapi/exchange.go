@@ -46,7 +46,8 @@ type exchange struct {
 	route   string
 	row     *Route
 	caller  access.Caller
-	before  http.Header // what stood in the answer before the handler ran
+	acting  *access.Caller // whom code acts for; see As
+	before  http.Header    // what stood in the answer before the handler ran
 
 	closing  bool            // the connection is not fit for another request
 	allow    string          // the Allow header of a 405

@@ -118,8 +118,13 @@ func (h *Handler) Routes() []Route { return slices.Clone(h.routes) }
 func (h *Handler) Drain() { h.draining.Store(true) }
 
 // ServeHTTP answers one request.
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.serveAs(w, r, nil) }
+
+// serveAs answers one request; acting is whom code acts for, and nil for
+// requests that present their own key.
+func (h *Handler) serveAs(w http.ResponseWriter, r *http.Request, acting *access.Caller) {
 	x := h.begin(w, r)
+	x.acting = acting
 	defer x.end()
 	r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))
 	if err := h.serve(x, r); err != nil {
@@ -138,7 +143,7 @@ func (h *Handler) serve(x *exchange, r *http.Request) error {
 		return nil
 	}
 	m, noMatch := h.root.match(r)
-	if _, acting := r.Context().Value(actingKey{}).(access.Caller); acting && m.row != nil && !m.row.FromCode {
+	if x.acting != nil && m.row != nil && !m.row.FromCode {
 		return errNotForCode
 	}
 	if m.row != nil {
