@@ -205,20 +205,14 @@ func (s Services) listRuns(r *http.Request, c access.Caller, _ *idempotency.Atte
 
 // responseOf is the response to a run of a reactor: about the tokens that the
 // code got or made, or else about the reactor.
-func responseOf(id string, out reactor.Response) (*response.Response, error) {
-	shown, err := resultOf(out)
-	if err != nil {
+func responseOf(id string, out reactor.Response) (shown *response.Response, err error) {
+	if out.Custom != nil {
+		shown = customResponse(out.Custom)
+	} else if shown, err = respond(http.StatusOK, raw(out.Object())); err != nil {
 		return nil, err
 	}
 	shown.Tokens, shown.Entity = out.Shown, access.Entity{Type: audit.Reactor, ID: id}
 	return shown, nil
-}
-
-func resultOf(out reactor.Response) (*response.Response, error) {
-	if out.Custom != nil {
-		return customResponse(out.Custom), nil
-	}
-	return respond(http.StatusOK, raw(out.Object()))
 }
 
 // customResponse is a response that code gave by itself. A text is sent as it

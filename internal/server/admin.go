@@ -13,7 +13,6 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
 	"github.com/tokenkeep/tokenkeep/internal/store"
-	"github.com/tokenkeep/tokenkeep/internal/store/postgres"
 )
 
 // adminRoutes are the rows of the admin socket. Who reaches it is the operator.
@@ -38,14 +37,10 @@ func (s *Server) adminStatus(w http.ResponseWriter, r *http.Request, _ access.Ca
 }
 
 // clockOffset compares our clock with the database's, at the middle of the
-// question; nil when there is no database or it gives no answer.
+// question; nil when the store has no clock of its own or gives no answer.
 func (s *Server) clockOffset(ctx context.Context) *int64 {
-	database, ok := s.store.(*postgres.Store)
-	if !ok {
-		return nil
-	}
 	asked := s.now()
-	at, err := database.Now(ctx)
+	at, err := s.store.Now(ctx)
 	if err != nil {
 		return nil
 	}
