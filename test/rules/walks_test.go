@@ -23,7 +23,7 @@ var (
 
 // tables are functions that say what is called for which row, or start what runs
 // beside the requests, so that no function of a walk does.
-var tables = []string{"endpoint.Routes", "reactor.(*Service).Kinds", "server.(*Server).connectCode", "server.(*Server).Run"}
+var tables = []string{"endpoint.Routes", "endpoint.Services.routes", "reactor.(*Service).Kinds", "server.(*Server).connectCode", "server.(*Server).Run"}
 
 // function is a function with the names that stand in its body.
 type function map[string]bool
