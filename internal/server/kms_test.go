@@ -19,6 +19,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/keyring/localkms"
 	"github.com/tokenkeep/tokenkeep/internal/keyring/transit/transittest"
 	"github.com/tokenkeep/tokenkeep/internal/server"
+	"github.com/tokenkeep/tokenkeep/internal/waittest"
 )
 
 // vaultKey returns the URI of a key of a transit engine.
@@ -101,6 +102,16 @@ func TestAServerStartsWhileItsKMSIsDown(t *testing.T) {
 	}
 }
 
+func TestAServerThatMayCreateKeysSaysSo(t *testing.T) {
+	vault := transittest.New(t)
+	vault.Create("key")
+	vault.Allow("create", "update")
+	k := keeptest.Start(t, keeptest.Options{Settings: map[string]string{"kek": vaultKey(t, vault, "key")}})
+	f := fill(t, k)
+	waittest.Until(t, "the status names what the token may do", func() bool { return strings.Contains(status(t, f.data).KMS, "may create") })
+	f.opens(t, k) // which is no reason not to serve
+}
+
 func TestTheKeyMovesFromAFileToAKMSAndBack(t *testing.T) {
 	vault := transittest.New(t)
 	vault.Create("key")
@@ -165,5 +176,12 @@ func TestWhatAKMSDoesItselfIsRefusedWithAdvice(t *testing.T) {
 	_, err := k.Operator().Follow(t.Context(), http.MethodPost, "/keys/rotate-kek", nil, func(admin.Progress) error { return nil })
 	if err == nil || !strings.Contains(err.Error(), "vault write -f transit/keys/key/rotate") {
 		t.Errorf("rotate-kek = %v, want the command of Vault", err)
+	}
+	// A key that only opens is dropped by its own tools too.
+	vault.Create("old")
+	other := keeptest.Start(t, keeptest.Options{Settings: map[string]string{"kek": vaultKey(t, vault, "key"), "kek.also": vaultKey(t, vault, "old")}})
+	err = other.Operator().Call(t.Context(), http.MethodPost, "/keys/drop-kek", admin.DropKEK{ID: "hcvault:transit/keys/old"}, nil)
+	if err == nil || !strings.Contains(err.Error(), "kek.also") || !strings.Contains(err.Error(), "vault delete transit/keys/old") {
+		t.Errorf("drop-kek = %v, want the command of Vault", err)
 	}
 }
