@@ -185,3 +185,45 @@ func TestWhatAKMSDoesItselfIsRefusedWithAdvice(t *testing.T) {
 		t.Errorf("drop-kek = %v, want the command of Vault", err)
 	}
 }
+
+func TestARestoreTriesTheKeysOfTheBackupFirst(t *testing.T) {
+	keeptest.OnFiles(t)
+	vault := transittest.New(t)
+	vault.Create("key")
+	vault.Create("other")
+	remote := vaultKey(t, vault, "key")
+	k := keeptest.Start(t, keeptest.Options{Settings: map[string]string{"kek": remote}})
+	fill(t, k)
+	folder := filepath.Join(t.TempDir(), "backup")
+	if _, err := k.Operator().Follow(t.Context(), http.MethodPost, "/backup", admin.Backup{Folder: folder}, func(admin.Progress) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	restore := func(kek string) (copied bool, err error) {
+		conf, err := config.Load("", nil, map[string]string{"addr": "127.0.0.1:0", "data": filepath.Join(t.TempDir(), "data"), "kek": kek, "sandbox.level": "off"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = server.Restore(t.Context(), conf, folder, false, time.Now, func(doing string) { copied = copied || strings.Contains(doing, "copying") })
+		return copied, err
+	}
+	for _, tc := range []struct {
+		name, kek string
+		change    func()
+		want      error
+	}{
+		{"another key", vaultKey(t, vault, "other"), func() {}, keyring.ErrWrongKEK},
+		{"the KMS is down", remote, func() { vault.Fail(kmstest.Down) }, keyring.ErrKMSUnavailable},
+		{"the key is disabled", remote, func() { vault.Fail(kmstest.Disabled) }, keyring.ErrKEKRefused},
+		{"all is well", remote, func() { vault.Fail(kmstest.None) }, nil},
+		{"another key of the same name", remote, func() { vault.Delete("key"); vault.Create("key") }, keyring.ErrWrongKEK},
+	} {
+		tc.change()
+		copied, err := restore(tc.kek)
+		if !errors.Is(err, tc.want) || copied != (tc.want == nil) {
+			t.Errorf("%s: Restore = %v, copied %t; want %v", tc.name, err, copied, tc.want)
+		}
+		if err != nil && !strings.Contains(err.Error(), "hcvault:transit/keys/key") {
+			t.Errorf("%s: Restore = %v, want the key named", tc.name, err)
+		}
+	}
+}

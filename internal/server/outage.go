@@ -147,7 +147,7 @@ func (s *Server) proveKEK(ctx context.Context) error {
 			return s.watchKMS(ctx) // doctor need not wait for the first round of the chore
 		}
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // the server is stopping
 		}
 		if !keyring.IsKMSDown(err) && !errors.Is(err, store.ErrUnavailable) {
 			return err

@@ -70,7 +70,7 @@ const hung = 5 * time.Second
 // start starts the program and tells it what its key is. It does not wait for it.
 // ended is called once, when the program has ended.
 func start(program string, target []byte, after func(time.Duration, func()) func() bool, ended func(*process)) (*process, error) {
-	p := &process{cmd: exec.Command(program), after: after, gone: make(chan struct{}), waiting: map[uint32]*waiter{}} //nolint:gosec // the operator installs it
+	p := &process{cmd: exec.Command(program), after: after, gone: make(chan struct{}), waiting: map[uint32]*waiter{}}
 	p.cmd.Env = environment()
 	var err error
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
