@@ -79,8 +79,8 @@ func TestAServerStartsWhileItsKMSIsDown(t *testing.T) {
 	}
 	vault.Fail(kmstest.Down)
 	k = keeptest.Start(t, keeptest.Options{Data: f.data, Settings: settings, Now: clock.Now})
-	if got := k.Call(t, "GET", "/readyz", "", ""); got.Status != http.StatusServiceUnavailable {
-		t.Errorf("/readyz while the KMS is down = %d, want 503", got.Status)
+	if got := k.Call(t, "GET", "/readyz", "", ""); got.Status != http.StatusServiceUnavailable || got.Header.Get("Retry-After") == "" {
+		t.Errorf("/readyz while the KMS is down = %d, want 503 with Retry-After", got.Status)
 	}
 	if got := f.read(t, k); got.Status != http.StatusServiceUnavailable || got.Header.Get("Retry-After") == "" {
 		t.Errorf("a read while the KMS is down = %d, want 503 with Retry-After", got.Status)

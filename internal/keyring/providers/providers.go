@@ -121,10 +121,8 @@ func Create(ctx context.Context, uri string, o Options) (id, advice string, err 
 		return "", "", err
 	}
 	if p.create != nil {
-		if id, err = p.create(ctx, uri, o); err != nil {
-			return "", "", fmt.Errorf("%s: %w", p.Scheme, err)
-		}
-		return id, "", nil
+		id, err = p.create(ctx, uri, o)
+		return id, "", err
 	}
 	o.Token = secret.NewText("unused") // nobody is called
 	all, err := Open(ctx, []string{uri}, o)
