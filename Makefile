@@ -16,8 +16,23 @@ help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 .PHONY: build
-build: runtime ## Build bin/tokenkeep, and bin/runtime for the code of tenants
+build: runtime pkcs11 ## Build bin/tokenkeep, and bin/runtime for the code of tenants
 	go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION)" -o bin/tokenkeep ./cmd/tokenkeep
+
+# The program that loads PKCS#11 modules. It is optional, and the only one that needs a C compiler.
+.PHONY: pkcs11
+pkcs11:
+	@if command -v $$(go env CC) >/dev/null; then \
+	  CGO_ENABLED=1 go build -trimpath -buildvcs=false -ldflags "-s -w" -o bin/tokenkeep-pkcs11 ./cmd/tokenkeep-pkcs11; \
+	else echo "There is no C compiler, so bin/tokenkeep-pkcs11 is not built: only a key-encryption key in a PKCS#11 token needs it."; fi
+
+# A token in software, for the tests of PKCS#11.
+.PHONY: softhsm
+softhsm:
+	@command -v softhsm2-util >/dev/null && command -v $$(go env CC) >/dev/null || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    apt-get $(APT) update && DEBIAN_FRONTEND=noninteractive apt-get $(APT) install -y --no-install-recommends softhsm2 gcc libc6-dev; \
+	  else echo "Install SoftHSM 2 and a C compiler (Debian: softhsm2, gcc, libc6-dev): the tests use a key in a token with them."; exit 1; fi; }
 
 # Node 16 and the packages for reactor code. Only a change of the lock file needs the network.
 .PHONY: runtime
@@ -42,7 +57,7 @@ test: ## Run the checks that every change passes, and print how long each took
 # Together with 'make test' it is what CI runs.
 .PHONY: check
 check: ## Run the tests in their large size, which takes up to 45 minutes
-	@test/stages tools large both-long race-all fuzz-long
+	@test/stages tools hsm large both-long race-all fuzz-long
 
 # Whatever the other targets install, so that the times of the stages are those of the tests.
 .PHONY: tools
@@ -186,6 +201,10 @@ race-all: $(TESTED)
 large: $(TESTED)
 	@$(REQUIRED) KEEPTEST_ROUNDS=all $(GOTEST) -timeout 60m \
 	  $$(grep -rlE 'storetest\.(Rounds|All|CheckOnly)\(' --include='*_test.go' cmd client internal test | xargs -n 1 dirname | sort -u | sed 's#^#./#')
+
+.PHONY: hsm
+hsm: softhsm
+	@KEEPTEST_SOFTHSM=required $(GOTEST) -timeout 20m ./internal/keyring/pkcs11
 
 # Four targets at a time. The corpus and what fuzzing has found are tests of 'make unit'. What is found is kept beside the
 # package, in testdata/fuzz, and is a test from then on. SQLite, which none of them is about, is not instrumented. Go 1.26 may
