@@ -140,7 +140,7 @@ COVERED := $(addprefix ./internal/,secret access keyring)
 .PHONY: unit
 unit: $(TESTED) ## Run every test once, in short form, with the coverage of the critical packages
 	@others=$$(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | grep -vxF "$$(go list $(COVERED))") || exit 1; \
-	{ $(REQUIRED) KEEPTEST_ROUNDS=few $(GOTEST) -timeout 20m -cover $(COVERED) | \
+	{ set -o pipefail; $(REQUIRED) KEEPTEST_ROUNDS=few $(GOTEST) -timeout 20m -cover $(COVERED) | \
 	  awk '{print} $$1 != "ok" || $$0 !~ / 100\.0% of statements/ {bad = 1; print "not everything is reached: " $$2} END {exit bad || NR < $(words $(COVERED))}'; } & covered=$$!; \
 	$(REQUIRED) KEEPTEST_ROUNDS=few $(GOTEST) -timeout 20m $$others; status=$$?; \
 	wait $$covered && exit $$status
