@@ -4,15 +4,16 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/admin"
-	"github.com/tokenkeep/tokenkeep/internal/keyring"
 	"github.com/tokenkeep/tokenkeep/internal/keyring/localkms"
 	"github.com/tokenkeep/tokenkeep/internal/keyring/providers"
+	"github.com/tokenkeep/tokenkeep/internal/secret"
 )
 
 func keyCommand() *cobra.Command {
@@ -23,27 +24,30 @@ away from the machine and away from its backups: without it nothing that the
 server stores can ever be opened again, and with it and a copy of the data
 everything can.
 
-For the URI of a key in a KMS it creates nothing: it prints the command that
-makes the key and the permissions that the server needs.`,
+For a pkcs11: URI it makes the key inside the token, which it never leaves; the
+PIN comes from the file that pin-source names, or from TOKENKEEP_KEK_PIN. For the
+URI of a key in another KMS it creates nothing: it prints the command that makes
+the key and the permissions that the server needs.`,
 		Example: "  tokenkeep key create /etc/tokenkeep/kek\n  tokenkeep key create 'hcvault://vault.example:8200/transit/keys/tokenkeep?auth=token&token_file=/etc/tokenkeep/token'",
 		Args:    cobra.ExactArgs(1),
 	}
 	asJSON := jsonFlag(create)
 	create.RunE = func(c *cobra.Command, args []string) error {
-		if advice, err := providers.Advise(c.Context(), args[0], keyring.Create); err != nil || advice != "" {
-			if err != nil {
-				return err
-			}
-			return show(c, *asJSON, map[string]string{"advice": advice}, func(w io.Writer, _ any) {
-				printf(w, "To make the key, %s\n\nThen set kek to the URI.\n", advice)
-			})
+		uri, set := args[0], "kek to the URI"
+		if !providers.IsURI(uri) {
+			uri, set = "file:"+uri, "kek.file to this file"
 		}
-		id, err := localkms.Generate(strings.TrimPrefix(args[0], "file:"))
+		id, advice, err := providers.Create(c.Context(), uri, providers.Options{PIN: secret.NewText(os.Getenv("TOKENKEEP_KEK_PIN"))})
 		if err != nil {
 			return err
 		}
+		if advice != "" {
+			return show(c, *asJSON, map[string]string{"advice": advice}, func(w io.Writer, _ any) {
+				printf(w, "To make the key, %s\n\nThen set %s.\n", advice, set)
+			})
+		}
 		return show(c, *asJSON, map[string]string{"id": id}, func(w io.Writer, _ any) {
-			printf(w, "Made key-encryption key %s. Set kek.file to this file.\n", id)
+			printf(w, "Made key-encryption key %s. Set %s.\n", id, set)
 		})
 	}
 	add := &cobra.Command{

@@ -13,7 +13,7 @@ import (
 )
 
 func TestAMigrationOfWhatIsNotRightIsRefused(t *testing.T) {
-	storetest.Long(t)
+	storetest.CheckOnly(t)
 	good := fillVault(t, 5)
 	for name, test := range map[string]struct {
 		spoil string // a statement on the source
@@ -69,7 +69,7 @@ func TestAMigrationOfWhatIsNotRightIsRefused(t *testing.T) {
 }
 
 func TestAMigrationTakesAnEmptyDatabaseOrItsOwn(t *testing.T) {
-	storetest.Long(t)
+	storetest.CheckOnly(t)
 	v, other := fillVault(t, 5), fillVault(t, 1)
 	url := pgtest.Database(t)
 	t.Setenv("TOKENKEEP_STORE_URL", url)
@@ -120,7 +120,7 @@ func TestAMigrationTakesAnEmptyDatabaseOrItsOwn(t *testing.T) {
 
 // TestACopyThatDiffersIsNotServed changes what has arrived before the rest does.
 func TestACopyThatDiffersIsNotServed(t *testing.T) {
-	storetest.Long(t)
+	storetest.CheckOnly(t)
 	v := fillVault(t, 5)
 	for name, statement := range map[string]string{
 		"a changed row":  "UPDATE tokenkeep.tokens SET containers = '[\"/other/\"]' WHERE id = 'card-1' RETURNING 1",

@@ -190,9 +190,26 @@ func Read(dir string) (m Manifest, err error) {
 	return m, nil
 }
 
+// Check fails with ErrDamaged unless the file of a backup is the one that the
+// manifest describes. It copies nothing.
+func Check(ctx context.Context, dir string, m Manifest) error { return m.write(ctx, dir, io.Discard) }
+
 // Copy copies the file of a backup to a path where there is none, and fails
 // with ErrDamaged unless it is the file that the manifest describes.
 func Copy(ctx context.Context, dir string, m Manifest, path string) error {
+	to, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fmt.Errorf("backup: make the file: %w", err)
+	}
+	err = m.write(ctx, dir, to)
+	if err := errors.Join(to.Sync(), to.Close()); err != nil {
+		return fmt.Errorf("backup: copy the file: %w", err)
+	}
+	return err
+}
+
+// write writes the file of a backup to w and compares it with the manifest.
+func (m Manifest) write(ctx context.Context, dir string, w io.Writer) error {
 	want, err := hex.DecodeString(m.File.SHA256)
 	if err != nil {
 		return fmt.Errorf("%w: its manifest has no hash", ErrIncomplete)
@@ -202,13 +219,8 @@ func Copy(ctx context.Context, dir string, m Manifest, path string) error {
 		return fmt.Errorf("backup: open the copy: %w", err)
 	}
 	defer func() { _ = from.Close() }()
-	to, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return fmt.Errorf("backup: make the file: %w", err)
-	}
 	sum := sha256.New()
-	_, err = io.Copy(io.MultiWriter(to, sum), reader{ctx, from})
-	if err := errors.Join(err, to.Sync(), to.Close()); err != nil {
+	if _, err := io.Copy(io.MultiWriter(w, sum), reader{ctx, from}); err != nil {
 		return fmt.Errorf("backup: copy the file: %w", err)
 	}
 	if !bytes.Equal(sum.Sum(nil), want) {

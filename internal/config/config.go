@@ -33,6 +33,7 @@ type Config struct {
 	KEKAlso      []string
 	KEKMaxOutage time.Duration
 	KEKToken     secret.Text
+	KEKPIN       secret.Text
 	KEK          secret.Text
 
 	StoreURL             secret.Text

@@ -59,7 +59,7 @@ var settings = []Setting{
 		"false", func(c *Config) *bool { return &c.TLSTerminatedElsewhere }),
 
 	{
-		Name: "kek", Doc: "Key-encryption key, as a URI: file:/etc/tokenkeep/kek, hcvault://…, awskms://…, gcpkms://… or azurekv://…; see docs/keys.md.",
+		Name: "kek", Doc: "Key-encryption key, as a URI: file:/etc/tokenkeep/kek, hcvault://…, awskms://…, pkcs11:…, gcpkms://… or azurekv://…; see docs/kms.md.",
 		set: func(c *Config, v string) error {
 			c.KEKURI = ""
 			if path, ok := strings.CutPrefix(v, "file:"); ok {
@@ -92,6 +92,11 @@ var settings = []Setting{
 		Name: "kek.token", Doc: "Token for hcvault://… with auth=token.", Secret: true,
 		set: func(c *Config, v string) error { c.KEKToken = secret.NewText(v); return nil },
 		get: func(c *Config) string { return isGiven(c.KEKToken) },
+	},
+	{
+		Name: "kek.pin", Doc: "PIN for pkcs11:… without pin-source.", Secret: true,
+		set: func(c *Config, v string) error { c.KEKPIN = secret.NewText(v); return nil },
+		get: func(c *Config) string { return isGiven(c.KEKPIN) },
 	},
 	text("kek.file", "File with the key-encryption key, mode 0600. 'tokenkeep key create' makes one.",
 		"", func(c *Config) *string { return &c.KEKFile }, nil),

@@ -228,7 +228,7 @@ func kmsUse(p Patient) (State, string, string) {
 	case p.Status == nil:
 		return Unknown, "no server is running on the data folder", startIt
 	case p.Status.KMS != "":
-		return Fail, p.Status.KMS, "docs/keys.md says for each KMS which permissions the server needs and what to do when a key is lost, disabled or throttled"
+		return Fail, p.Status.KMS, "docs/kms.md says for each KMS which permissions the server needs, and docs/runbooks.md what to do when a key is lost, disabled or throttled"
 	}
 	return OK, "the key-encryption key can be used", ""
 }

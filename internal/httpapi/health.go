@@ -15,7 +15,7 @@ const readyTimeout = 5 * time.Second
 
 var (
 	errDraining = fault.New(fault.Unavailable, "the service is shutting down")
-	errNotReady = fault.New(fault.Unavailable, "the service is not ready")
+	errNotReady = fault.New(fault.Unavailable, "the service is not ready").RetryAfter(5 * time.Second)
 )
 
 func (h *Handler) healthRoutes() []Route {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -37,7 +38,9 @@ type Farm struct {
 // Process is a server of a farm.
 type Process struct {
 	Data string
-	cmd  *exec.Cmd
+	// Settings replace those of the farm when the server is started; "" unsets one.
+	Settings map[string]string
+	cmd      *exec.Cmd
 }
 
 // NewFarm starts so many servers, on a store of their own or, when it is given,
@@ -75,11 +78,9 @@ func (f *Farm) Operator() *admin.Client { return admin.NewClient(f.Processes[0].
 func (f *Farm) Start(p *Process) {
 	f.t.Helper()
 	settings := map[string]string{"data": p.Data}
-	for name, value := range f.common {
-		if value != "" {
-			settings[name] = value
-		}
-	}
+	maps.Copy(settings, f.common)
+	maps.Copy(settings, p.Settings)
+	maps.DeleteFunc(settings, func(_, value string) bool { return value == "" })
 	text, err := json.Marshal(settings)
 	if err != nil {
 		f.t.Fatal(err)

@@ -126,11 +126,7 @@ func (r *Ring) DropKEK(ctx context.Context, id string, drop func(ctx context.Con
 	if id == r.kms.Primary() {
 		return fmt.Errorf("%w: it is the primary one", ErrInUse)
 	}
-	value, err := r.store.AllTenants().Setting(ctx, checkSetting)
-	if err != nil {
-		return fmt.Errorf("keyring: read the check value: %w", err)
-	}
-	wrappedBy, _, err := parseCheck(value)
+	wrappedBy, err := r.checkedBy(ctx)
 	if err != nil {
 		return err
 	}
@@ -154,4 +150,14 @@ func (r *Ring) DropKEK(ctx context.Context, id string, drop func(ctx context.Con
 		return fmt.Errorf("%w: it wraps %d keysets", ErrInUse, uses)
 	}
 	return drop(ctx, id)
+}
+
+// checkedBy returns the id of the key-encryption key that wraps the check value.
+func (r *Ring) checkedBy(ctx context.Context) (string, error) {
+	value, err := r.store.AllTenants().Setting(ctx, checkSetting)
+	if err != nil {
+		return "", fmt.Errorf("keyring: read the check value: %w", err)
+	}
+	id, _, err := parseCheck(value)
+	return id, err
 }

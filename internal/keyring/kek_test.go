@@ -3,6 +3,7 @@ package keyring_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -141,6 +142,10 @@ func TestAKilledKEKRotationIsRunAgain(t *testing.T) {
 		if _, err := keys.Open("r", "f", sealed); err != nil {
 			t.Fatalf("killed at call %d: Open = %v", n, err)
 		}
+		// Whoever asks learns that there is something left to do, to the last step.
+		if left, err := ring.OldKEKs(t.Context()); err != nil || !slices.Contains(left, old) {
+			t.Fatalf("killed at call %d: OldKEKs = %q, %v, want %q among them", n, left, err, old)
+		}
 		if err := ring.RotateKEK(t.Context(), nil); err != nil {
 			t.Fatalf("killed at call %d: RotateKEK again = %v", n, err)
 		}
@@ -168,6 +173,52 @@ func TestDropKEKReportsWhatItCouldNotFindOut(t *testing.T) {
 		}
 		if !errors.Is(err, errKilled) {
 			t.Errorf("DropKEK whose call %d failed = %v, want that error", n, err)
+		}
+	}
+}
+
+func TestTryKeysetTellsWhetherAKMSOpensIt(t *testing.T) {
+	w := newWorld(t)
+	tenant := w.tenant()
+	var rows []store.Keyset
+	err := w.store.View(t.Context(), tenant, func(tx store.Tx) (err error) {
+		rows, err = tx.Keysets(t.Context())
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := keyring.TryKeyset(t.Context(), w.local, tenant, rows[0]); err != nil {
+		t.Errorf("TryKeyset = %v", err)
+	}
+	if err := keyring.TryKeyset(t.Context(), w.local, "another", rows[0]); !errors.Is(err, keyring.ErrUnwrap) {
+		t.Errorf("TryKeyset for another tenant = %v, want ErrUnwrap", err)
+	}
+	if err := keyring.TryKeyset(t.Context(), localKey(t), tenant, rows[0]); !errors.Is(err, keyring.ErrNoKEK) {
+		t.Errorf("TryKeyset with another key = %v, want ErrNoKEK", err)
+	}
+}
+
+func TestOldKEKsReportsWhatItCouldNotFindOut(t *testing.T) {
+	w := newWorld(t)
+	w.tenant()
+	first := w.newKEK()
+	w.tenant()
+	second := w.newKEK()
+	if old, err := w.ring.OldKEKs(t.Context()); err != nil || !slices.Equal(old, []string{first, second}) {
+		t.Errorf("OldKEKs = %q, %v, want %q and %q", old, err, first, second)
+	}
+	for n := 0; ; n++ {
+		w.watch().from(failAt(n))
+		_, err := w.ring.OldKEKs(t.Context())
+		if w.watch().count("") <= n {
+			if err != nil {
+				t.Errorf("OldKEKs = %v, though nothing failed", err)
+			}
+			return
+		}
+		if !errors.Is(err, errKilled) {
+			t.Errorf("OldKEKs whose call %d failed = %v, want that error", n, err)
 		}
 	}
 }

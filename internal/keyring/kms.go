@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"time"
 )
@@ -119,6 +120,7 @@ var _ interface {
 	Rotator
 	Dropper
 	Prober
+	io.Closer
 } = Several(nil)
 
 // Primary returns the id of the key that wraps.
@@ -210,6 +212,17 @@ func (s Several) Probe(ctx context.Context) error {
 		return p.Probe(ctx)
 	}
 	return nil
+}
+
+// Close closes those that can be closed.
+func (s Several) Close() error {
+	var failed []error
+	for _, k := range s {
+		if c, ok := k.(io.Closer); ok {
+			failed = append(failed, c.Close())
+		}
+	}
+	return errors.Join(failed...)
 }
 
 func unsupported(k KMS, what Operation) error {

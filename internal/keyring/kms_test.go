@@ -60,6 +60,17 @@ func localKey(t *testing.T) *localkms.KMS {
 	return k
 }
 
+// closing is a KMS that can be closed.
+type closing struct {
+	keyring.KMS
+	done bool
+}
+
+func (c *closing) Close() error {
+	c.done = true
+	return nil
+}
+
 func TestSeveralKMSsUnwrapWhatIsTheirs(t *testing.T) {
 	old, now, stranger := localKey(t), localKey(t), localKey(t)
 	all := keyring.Several{now, old}
@@ -129,6 +140,10 @@ func TestSeveralKMSsCanDoWhatTheirMembersCan(t *testing.T) {
 	}
 	if err := all.Probe(t.Context()); err != nil {
 		t.Errorf("Probe of what cannot be probed = %v", err)
+	}
+	var closed closing
+	if err := (keyring.Several{file, &closed}).Close(); err != nil || !closed.done {
+		t.Errorf("Close = %v, want those closed that can be", err)
 	}
 	plain.err = keyring.ErrExcess
 	if err := (keyring.Several{probed{plain}}).Probe(t.Context()); !errors.Is(err, keyring.ErrExcess) {

@@ -78,21 +78,32 @@ func (r *Ring) wrapSet(ctx context.Context, tenant string, keys *keyset.Handle, 
 
 // unwrapSet returns the keys of a row.
 func (r *Ring) unwrapSet(ctx context.Context, tenant string, row store.Keyset) (*keyset.Handle, error) {
-	if len(row.Wrapped) == 0 || row.Wrapped[0] != formatSet {
-		return nil, fmt.Errorf("keyring: unwrap %s keys: %w", row.Purpose, ErrDamaged)
-	}
 	if err := r.Prove(ctx); err != nil {
 		return nil, err
 	}
-	a := &kmsAEAD{kms: r.kms, id: row.KEK}
+	keys, err := openSet(ctx, r.kms, tenant, row)
+	if errors.Is(err, ErrNoKEK) {
+		r.missing.tell(row.KEK, r.now())
+	}
+	return keys, err
+}
+
+// TryKeyset returns nil when the KMS opens a tenant's keyset.
+func TryKeyset(ctx context.Context, kms KMS, tenant string, row store.Keyset) error {
+	_, err := openSet(ctx, kms, tenant, row)
+	return err
+}
+
+// openSet has the KMS open the keys of a row.
+func openSet(ctx context.Context, kms KMS, tenant string, row store.Keyset) (*keyset.Handle, error) {
+	if len(row.Wrapped) == 0 || row.Wrapped[0] != formatSet {
+		return nil, fmt.Errorf("keyring: unwrap %s keys: %w", row.Purpose, ErrDamaged)
+	}
+	a := &kmsAEAD{kms: kms, id: row.KEK}
 	keys, err := keyset.ReadWithContext(ctx, &wrappedKeys{bytes: row.Wrapped[1:]}, a, bind(setLabel, tenant, row.Purpose))
 	clear(a.plaintext) // the serialized keys; Tink has made its own copies
 	if err != nil {
-		err = a.cause(err)
-		if errors.Is(err, ErrNoKEK) {
-			r.missing.tell(row.KEK, r.now())
-		}
-		return nil, fmt.Errorf("keyring: unwrap %s keys: %w", row.Purpose, err)
+		return nil, fmt.Errorf("keyring: unwrap %s keys: %w", row.Purpose, a.cause(err))
 	}
 	return keys, nil
 }

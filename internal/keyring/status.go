@@ -124,10 +124,18 @@ func (r *Ring) OpenKeys(ctx context.Context) error {
 }
 
 // OldKEKs returns the key-encryption keys, other than the primary one, that
-// wrap something. It does not ask the KMS.
+// wrap something: keysets, or the check value, which a rotation wraps last. It
+// does not ask the KMS.
 func (r *Ring) OldKEKs(ctx context.Context) ([]string, error) {
+	check, err := r.checkedBy(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var old []string
-	err := r.eachTenant(ctx, func(tenant string) error {
+	if check != r.kms.Primary() {
+		old = append(old, check)
+	}
+	err = r.eachTenant(ctx, func(tenant string) error {
 		rows, err := r.keysets(ctx, tenant)
 		for _, row := range rows {
 			if row.KEK != r.kms.Primary() && !slices.Contains(old, row.KEK) {

@@ -113,8 +113,6 @@ func asFault(err error) error {
 		return errNoTenant
 	case errors.Is(err, keyring.ErrInUse):
 		return errKEKInUse
-	case errors.As(err, new(*keyring.Unsupported)):
-		return errKEKElsewhere
 	}
 	return err
 }

@@ -14,6 +14,8 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/internal/admin"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
+	"github.com/tokenkeep/tokenkeep/internal/store"
+	"github.com/tokenkeep/tokenkeep/internal/store/sqlite"
 )
 
 // operator is a client of the admin socket in a data folder.
@@ -149,5 +151,19 @@ func damage(t *testing.T, data string) {
 	}
 	if err := os.WriteFile(path, b, 0o600); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestAStoreBehindAnotherIsBackedUp: what the server needs of a store is in the
+// interface, so that one which stands in front of it changes nothing.
+func TestAStoreBehindAnotherIsBackedUp(t *testing.T) {
+	k := keeptest.Start(t, keeptest.Options{Store: func(inner store.Store) store.Store { return struct{ store.Store }{inner} }})
+	folder := filepath.Join(t.TempDir(), "backup")
+	last, err := k.Operator().Follow(t.Context(), http.MethodPost, "/backup", admin.Backup{Folder: folder}, func(admin.Progress) error { return nil })
+	if err != nil || last.Error != "" {
+		t.Fatalf("POST /backup = %+v, %v; want a backup", last, err)
+	}
+	if _, err := os.Stat(filepath.Join(folder, sqlite.BackupFile)); err != nil {
+		t.Errorf("the backup has no database: %v", err)
 	}
 }

@@ -1,10 +1,12 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 
+	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/access"
 	"github.com/tokenkeep/tokenkeep/internal/admin"
 	"github.com/tokenkeep/tokenkeep/internal/directory"
@@ -69,9 +71,8 @@ func (s *Server) rotateKEK(w http.ResponseWriter, r *http.Request, _ access.Call
 }
 
 var (
-	errKEKElsewhere = fault.New(fault.Conflict, "this KMS does not let the server remove keys: take the key out of kek.also, and remove it with the KMS's own tools, as docs/keys.md says")
-	errNoKEK        = fault.New(fault.NotFound, "there is no such key-encryption key")
-	errKEKInUse     = fault.New(fault.Conflict, "the key-encryption key is still in use: run 'tokenkeep key rotate-kek' first")
+	errNoKEK    = fault.New(fault.NotFound, "there is no such key-encryption key")
+	errKEKInUse = fault.New(fault.Conflict, "the key-encryption key is still in use: run 'tokenkeep key rotate-kek' first")
 )
 
 func (s *Server) dropKEK(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
@@ -82,7 +83,12 @@ func (s *Server) dropKEK(w http.ResponseWriter, r *http.Request, _ access.Caller
 	if !slices.Contains(s.kms.IDs(), in.ID) {
 		return errNoKEK
 	}
-	if err := s.ring.DropKEK(r.Context(), in.ID, s.kms.Drop); err != nil {
+	err := s.ring.DropKEK(r.Context(), in.ID, s.kms.Drop)
+	var elsewhere *keyring.Unsupported
+	if errors.As(err, &elsewhere) { // the operator is told what to run there
+		return httpapi.WriteJSON(w, http.StatusConflict, api.Problem{Title: http.StatusText(http.StatusConflict), Status: http.StatusConflict, Detail: elsewhere.Error()})
+	}
+	if err != nil {
 		return asFault(err)
 	}
 	w.WriteHeader(http.StatusNoContent)

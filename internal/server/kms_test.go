@@ -19,6 +19,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/keyring/localkms"
 	"github.com/tokenkeep/tokenkeep/internal/keyring/transit/transittest"
 	"github.com/tokenkeep/tokenkeep/internal/server"
+	"github.com/tokenkeep/tokenkeep/internal/waittest"
 )
 
 // vaultKey returns the URI of a key of a transit engine.
@@ -78,8 +79,8 @@ func TestAServerStartsWhileItsKMSIsDown(t *testing.T) {
 	}
 	vault.Fail(kmstest.Down)
 	k = keeptest.Start(t, keeptest.Options{Data: f.data, Settings: settings, Now: clock.Now})
-	if got := k.Call(t, "GET", "/readyz", "", ""); got.Status != http.StatusServiceUnavailable {
-		t.Errorf("/readyz while the KMS is down = %d, want 503", got.Status)
+	if got := k.Call(t, "GET", "/readyz", "", ""); got.Status != http.StatusServiceUnavailable || got.Header.Get("Retry-After") == "" {
+		t.Errorf("/readyz while the KMS is down = %d, want 503 with Retry-After", got.Status)
 	}
 	if got := f.read(t, k); got.Status != http.StatusServiceUnavailable || got.Header.Get("Retry-After") == "" {
 		t.Errorf("a read while the KMS is down = %d, want 503 with Retry-After", got.Status)
@@ -99,6 +100,16 @@ func TestAServerStartsWhileItsKMSIsDown(t *testing.T) {
 	if strings.Contains(k.Log.String(), kmstest.Echo) {
 		t.Error("the log repeats what the KMS said")
 	}
+}
+
+func TestAServerThatMayCreateKeysSaysSo(t *testing.T) {
+	vault := transittest.New(t)
+	vault.Create("key")
+	vault.Allow("create", "update")
+	k := keeptest.Start(t, keeptest.Options{Settings: map[string]string{"kek": vaultKey(t, vault, "key")}})
+	f := fill(t, k)
+	waittest.Until(t, "the status names what the token may do", func() bool { return strings.Contains(status(t, f.data).KMS, "may create") })
+	f.opens(t, k) // which is no reason not to serve
 }
 
 func TestTheKeyMovesFromAFileToAKMSAndBack(t *testing.T) {
@@ -165,5 +176,54 @@ func TestWhatAKMSDoesItselfIsRefusedWithAdvice(t *testing.T) {
 	_, err := k.Operator().Follow(t.Context(), http.MethodPost, "/keys/rotate-kek", nil, func(admin.Progress) error { return nil })
 	if err == nil || !strings.Contains(err.Error(), "vault write -f transit/keys/key/rotate") {
 		t.Errorf("rotate-kek = %v, want the command of Vault", err)
+	}
+	// A key that only opens is dropped by its own tools too.
+	vault.Create("old")
+	other := keeptest.Start(t, keeptest.Options{Settings: map[string]string{"kek": vaultKey(t, vault, "key"), "kek.also": vaultKey(t, vault, "old")}})
+	err = other.Operator().Call(t.Context(), http.MethodPost, "/keys/drop-kek", admin.DropKEK{ID: "hcvault:transit/keys/old"}, nil)
+	if err == nil || !strings.Contains(err.Error(), "kek.also") || !strings.Contains(err.Error(), "vault delete transit/keys/old") {
+		t.Errorf("drop-kek = %v, want the command of Vault", err)
+	}
+}
+
+func TestARestoreTriesTheKeysOfTheBackupFirst(t *testing.T) {
+	keeptest.OnFiles(t)
+	vault := transittest.New(t)
+	vault.Create("key")
+	vault.Create("other")
+	remote := vaultKey(t, vault, "key")
+	k := keeptest.Start(t, keeptest.Options{Settings: map[string]string{"kek": remote}})
+	fill(t, k)
+	folder := filepath.Join(t.TempDir(), "backup")
+	if _, err := k.Operator().Follow(t.Context(), http.MethodPost, "/backup", admin.Backup{Folder: folder}, func(admin.Progress) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	restore := func(kek string) (copied bool, err error) {
+		conf, err := config.Load("", nil, map[string]string{"addr": "127.0.0.1:0", "data": filepath.Join(t.TempDir(), "data"), "kek": kek, "sandbox.level": "off"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = server.Restore(t.Context(), conf, folder, false, time.Now, func(doing string) { copied = copied || strings.Contains(doing, "copying") })
+		return copied, err
+	}
+	for _, tc := range []struct {
+		name, kek string
+		change    func()
+		want      error
+	}{
+		{"another key", vaultKey(t, vault, "other"), func() {}, keyring.ErrWrongKEK},
+		{"the KMS is down", remote, func() { vault.Fail(kmstest.Down) }, keyring.ErrKMSUnavailable},
+		{"the key is disabled", remote, func() { vault.Fail(kmstest.Disabled) }, keyring.ErrKEKRefused},
+		{"all is well", remote, func() { vault.Fail(kmstest.None) }, nil},
+		{"another key of the same name", remote, func() { vault.Delete("key"); vault.Create("key") }, keyring.ErrWrongKEK},
+	} {
+		tc.change()
+		copied, err := restore(tc.kek)
+		if !errors.Is(err, tc.want) || copied != (tc.want == nil) {
+			t.Errorf("%s: Restore = %v, copied %t; want %v", tc.name, err, copied, tc.want)
+		}
+		if err != nil && !strings.Contains(err.Error(), "hcvault:transit/keys/key") {
+			t.Errorf("%s: Restore = %v, want the key named", tc.name, err)
+		}
 	}
 }

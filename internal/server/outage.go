@@ -143,7 +143,10 @@ func (s *Server) proveKEK(ctx context.Context) error {
 	const first, last = time.Second, 30 * time.Second
 	for wait := first; ; wait = min(2*wait, last) {
 		err := s.ring.Prove(ctx)
-		if err == nil || ctx.Err() != nil {
+		if err == nil {
+			return s.watchKMS(ctx) // doctor need not wait for the first round of the chore
+		}
+		if ctx.Err() != nil {
 			return nil //nolint:nilerr // the server is stopping
 		}
 		if !keyring.IsKMSDown(err) && !errors.Is(err, store.ErrUnavailable) {

@@ -47,10 +47,9 @@ func Restore(ctx context.Context, c *config.Config, source string, verify bool, 
 	if err != nil {
 		return nil, err
 	}
-	for _, id := range m.KEKs {
-		if !kms.Owns(id) {
-			return nil, fmt.Errorf("%w: the backup needs %q", keyring.ErrWrongKEK, id)
-		}
+	defer func() { _ = kms.Close() }()
+	if err := haveKEKs(ctx, kms, source, m); err != nil {
+		return nil, err
 	}
 	free, err := clearFolder(c.Data)
 	if err != nil {
@@ -74,6 +73,34 @@ func Restore(ctx context.Context, c *config.Config, source string, verify bool, 
 		return nil, fmt.Errorf("put the database in its place: %w", err)
 	}
 	return out, backup.SyncFolder(c.Data)
+}
+
+// haveKEKs makes sure, before anything is copied, that the keys of a backup are
+// configured and open it: one keyset of each is unwrapped. It names the key that
+// is not or does not.
+func haveKEKs(ctx context.Context, kms keyring.KMS, source string, m backup.Manifest) error {
+	for _, id := range m.KEKs {
+		if !kms.Owns(id) {
+			return fmt.Errorf("%w: the backup needs %q", keyring.ErrWrongKEK, id)
+		}
+	}
+	for _, id := range m.KEKs {
+		tenant, row, err := sqlite.SampleKeyset(ctx, filepath.Join(source, m.File.Name), id)
+		if err != nil {
+			continue // the manifest's hash tells what is wrong with the file
+		}
+		switch err := keyring.TryKeyset(ctx, kms, tenant, row); {
+		case err == nil:
+		case keyring.IsKMSDown(err):
+			return fmt.Errorf("the backup needs %q: %w", id, err)
+		default:
+			if err := backup.Check(ctx, source, m); err != nil {
+				return err
+			}
+			return fmt.Errorf("%w: %q does not open the keys of a tenant", keyring.ErrWrongKEK, id)
+		}
+	}
+	return nil
 }
 
 // clearFolder takes an empty data folder for a restore, and keeps servers out

@@ -373,7 +373,7 @@ func (s *Server) release() error {
 	if s.lock != nil {
 		err = errors.Join(err, s.lock.Close())
 	}
-	return err
+	return errors.Join(err, s.kms.Close())
 }
 
 // NoteFile is the file in the data folder that tells commands on this machine where the server is.

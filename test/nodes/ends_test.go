@@ -162,7 +162,7 @@ func TestWhatChangesOnOneNodeCountsOnTheOther(t *testing.T) {
 }
 
 func TestReactorsThatChangeOnOneNodeChangeOnTheOther(t *testing.T) {
-	storetest.Long(t)
+	storetest.CheckOnly(t)
 	o := options{settings: map[string]string{"sandbox.level": "full", "sandbox.runtime": runtimetest.Find(t).Folder, "sandbox.blank": "1"}}
 	w := newTown(t, o)
 	var made api.Reactor

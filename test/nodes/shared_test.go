@@ -84,7 +84,7 @@ func (w *town) sweep(n *keeptest.Server, out *admin.Swept) {
 // TestKeysAreRotatedOnOneNodeWhileTheOtherServes, which finds the new ones in
 // the store and in the file that both read.
 func TestKeysAreRotatedOnOneNodeWhileTheOtherServes(t *testing.T) {
-	storetest.Long(t)
+	storetest.CheckOnly(t)
 	w := newTown(t, options{real: true, keyCache: 50 * time.Millisecond})
 	c := newCrowd(t, w.private.Key, w.b)
 	kept := c.more(20)
@@ -252,7 +252,7 @@ func TestAKeyThatAnotherNodeIsAtWorkOn(t *testing.T) {
 
 // TestJobsOfOneNodeAreDoneByEitherAndOnce.
 func TestJobsOfOneNodeAreDoneByEitherAndOnce(t *testing.T) {
-	storetest.Long(t)
+	storetest.CheckOnly(t)
 	w := newTown(t, options{real: true, settings: map[string]string{"sandbox.level": "full", "sandbox.runtime": runtimetest.Find(t).Folder, "sandbox.blank": "1"}})
 	const jobs = 20
 	var mu sync.Mutex // guards the two below

@@ -109,7 +109,7 @@ func (c *crowd) end() {
 // TestANewerReleaseTakesOverUnderLoad: no request fails while it changes the
 // schema, serves beside the older one, and replaces it.
 func TestANewerReleaseTakesOverUnderLoad(t *testing.T) {
-	storetest.Long(t)
+	storetest.CheckOnly(t)
 	o := options{real: true, keyCache: 50 * time.Millisecond}
 	w := newTown(t, o)
 	older, again := w.a, w.b

@@ -27,7 +27,7 @@ var broken = map[string]string{
 }
 
 func TestThePicturesCanBeDrawn(t *testing.T) {
-	storetest.Long(t)
+	storetest.CheckOnly(t)
 	pictures := picturesOfThePages(t)
 	if len(pictures) < 4 {
 		t.Fatalf("the pages have %d pictures: the search is wrong", len(pictures))

@@ -28,7 +28,7 @@ var built = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	remove = func() { _ = os.RemoveAll(dir) }
-	build := exec.Command("go", "build", "-o", filepath.Join(dir, "tokenkeep"), "./cmd/tokenkeep")
+	build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", filepath.Join(dir, "tokenkeep"), "./cmd/tokenkeep")
 	build.Dir = filepath.Join("..", "..")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build: %w\n%s", err, out)

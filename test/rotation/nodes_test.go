@@ -87,7 +87,7 @@ func (n *node) reading(t *testing.T) (key string) {
 }
 
 func TestServersOnOneDatabaseRotateTheKEKTogether(t *testing.T) {
-	storetest.Long(t)
+	storetest.CheckOnly(t)
 	url, dir := pgtest.Database(t), t.TempDir()
 	kek := func(name string) string { return filepath.Join(dir, name) }
 	old, err := localkms.Generate(kek("one"))

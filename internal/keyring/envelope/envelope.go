@@ -14,6 +14,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	mathrand "math/rand/v2"
 	"sync/atomic"
 	"time"
@@ -67,6 +68,7 @@ var _ interface {
 	keyring.KMS
 	keyring.Prober
 	keyring.Adviser
+	io.Closer
 } = (*KMS)(nil)
 
 // New returns the KMS of the key-encryption key with that id.
@@ -210,6 +212,14 @@ func (k *KMS) Advise(what keyring.Operation) string {
 		return a.Advise(what)
 	}
 	return ""
+}
+
+// Close closes the service when it can be.
+func (k *KMS) Close() error {
+	if c, ok := k.service.(io.Closer); ok {
+		return c.Close()
+	}
+	return nil
 }
 
 // call calls the service when fewer than Concurrent others do, and again while

@@ -347,7 +347,7 @@ path "%[1]s/decrypt/%[2]s" { capabilities = ["update"] }`, c.mount, c.name)
 	case keyring.Rotate:
 		return fmt.Sprintf("run 'vault write -f %s/keys/%s/rotate': what is wrapped from then on uses the new version, and older versions go on unwrapping", c.mount, c.name)
 	case keyring.Drop:
-		return fmt.Sprintf("raise min_decryption_version of %s/keys/%s when nothing is wrapped with older versions", c.mount, c.name)
+		return fmt.Sprintf("remove the key from kek.also; 'vault delete %s/keys/%s' deletes it at Vault once its deletion_allowed is true, and with it every backup that needs it", c.mount, c.name)
 	}
 	return ""
 }

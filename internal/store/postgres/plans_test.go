@@ -51,7 +51,7 @@ var sorts = []string{"AS page", "AS head", "AS counted", "AS w (group_id, contai
 // TestNoRequestScansATable asks the planner, with its own settings and not with
 // ours, how it would run each statement over many rows.
 func TestNoRequestScansATable(t *testing.T) {
-	storetest.Long(t)
+	storetest.CheckOnly(t)
 	database := pgtest.Database(t)
 	var sent, crossing recorder
 	s := openTraced(t, database, postgres.Options{}, &sent, &crossing)

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/google/uuid"
 	"golang.org/x/sys/unix"
 
 	"github.com/tokenkeep/tokenkeep/internal/store"
@@ -169,6 +170,31 @@ func readContents(ctx context.Context, path string) (c store.BackupContents, err
 		return true, nil
 	})
 	return c, err
+}
+
+// SampleKeyset returns a keyset, and its tenant, that the key-encryption key of
+// that id wraps in the database at path, which nobody else has open.
+// ErrNotFound when there is none.
+func SampleKeyset(ctx context.Context, path, kek string) (tenant string, k store.Keyset, err error) {
+	conn, err := connectPlain(path, "", true)
+	if err != nil {
+		return "", k, err
+	}
+	defer func() { _ = conn.close() }()
+	err = store.ErrNotFound
+	failed := conn.query(ctx, "SELECT tenant_id, purpose, wrapped FROM keysets WHERE kek = ? LIMIT 1", []driver.Value{kek}, func(row []driver.Value) (bool, error) {
+		id, bad := uuid.FromBytes(blob(row[0]))
+		if bad != nil {
+			return false, fmt.Errorf("sqlite: read a tenant's id: %w", bad)
+		}
+		tenant, k = id.String(), store.Keyset{Purpose: text(row[1]), KEK: kek}
+		k.Wrapped, err = unpadKeyset(blob(row[2]))
+		return true, nil
+	})
+	if failed != nil {
+		err = failed
+	}
+	return tenant, k, err
 }
 
 // Where the header of every SQLite database has the last migration and the
