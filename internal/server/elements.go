@@ -2,17 +2,17 @@ package server
 
 import (
 	"context"
+	"errors"
 
-	"github.com/tokenkeep/tokenkeep/internal/access"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/secret"
 )
 
 // origins finds the pages that may embed the fields of a public key.
-func (s *Server) origins(ctx context.Context, key string) ([]string, bool, error) {
-	c, err := s.endpoints().Authenticate(ctx, secret.NewText(key))
-	if err != nil && fault.Of(err).Kind() == fault.Unauthenticated {
+func (s *Server) origins(ctx context.Context, key string) (list []string, known bool, err error) {
+	list, err = s.directory.AllowedOrigins(ctx, secret.NewText(key))
+	if errors.Is(err, fault.NotFound) {
 		return nil, false, nil
 	}
-	return nil, err == nil && c.RequireType(access.Public) == nil, err
+	return list, err == nil, err
 }

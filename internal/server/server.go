@@ -194,7 +194,7 @@ func newRegistry(version string) *prometheus.Registry {
 // routes are the rows of the API.
 func (s *Server) routes() ([]httpapi.Route, error) {
 	rows := endpoint.Routes(s.endpoints())
-	fields, err := elements.Routes(elements.Options{HeaderPrefix: s.config.HeaderPrefix, Dev: s.config.Dev, Origins: s.origins})
+	fields, err := elements.Routes(elements.Options{HeaderPrefix: s.config.HeaderPrefix, URL: s.config.ElementsURL(), Dev: s.config.Dev, Origins: s.origins})
 	if err != nil {
 		return nil, err
 	}

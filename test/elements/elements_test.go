@@ -47,7 +47,6 @@ type vault struct {
 	*keeptest.Server
 	public, private string
 	other           string // the key of another public application of the tenant
-	unlisted        string // the key of one without allowed origins
 	shop            string // an origin on the list, whose page has a strict policy
 	loose           string // an origin on the list, whose page has no policy
 	stranger        string // an origin that is not on the list
@@ -59,17 +58,17 @@ func start(t *testing.T) *vault {
 	v := &vault{Server: keeptest.Start(t, keeptest.Options{})}
 	v.shop, v.loose, v.stranger = v.newShop(t, true), v.newShop(t, false), v.newShop(t, false)
 	tenant := v.Tenant(t).Tenant.ID
-	v.public = v.application(t, tenant, "public", "token:create")
-	v.other = v.application(t, tenant, "public", "token:create")
+	v.public, v.other = v.application(t, tenant, v.shop, v.loose), v.application(t, tenant, v.loose)
 	v.private = v.Application(t, tenant, api.CreateApplication{Type: "private", Rules: []api.Rule{
 		{Container: "/", Transform: "reveal", Permissions: []string{"token:create", "token:read"}},
 	}}).Key
 	return v
 }
 
-func (v *vault) application(t *testing.T, tenant, kind string, permissions ...string) string {
+// application makes a public application, and returns its key.
+func (v *vault) application(t *testing.T, tenant string, origins ...string) string {
 	t.Helper()
-	return v.Application(t, tenant, api.CreateApplication{Type: kind, Permissions: permissions}).Key
+	return v.Application(t, tenant, api.CreateApplication{Type: "public", Permissions: []string{"token:create"}, AllowedOrigins: origins}).Key
 }
 
 // newShop starts a shop and returns its origin, which is of another site than

@@ -41,7 +41,7 @@ var mayImport = map[string][]string{
 	"internal/elements": {"internal/access", "internal/fault", "internal/httpapi"},
 	"internal/doctor":   {"internal/admin", "internal/config", "internal/limit"},
 	"internal/limit":    {},
-	"internal/config":   {"internal/secret"},
+	"internal/config":   {"internal/origin", "internal/secret"},
 	"internal/endpoint": {"api", "internal/access", "internal/audit", "internal/date", "internal/directory", "internal/fault", "internal/httpapi",
 		"internal/definition", "internal/idempotency", "internal/jsonvalue", "internal/keyring", "internal/proxy", "internal/reactor", "internal/script", "internal/secret", "internal/store", "internal/token"},
 	"internal/admission": {"internal/fault", "internal/limit"},
@@ -56,7 +56,7 @@ var mayImport = map[string][]string{
 	"internal/definition":  {"internal/access", "internal/audit", "internal/fault", "internal/jsonvalue", "internal/keyring", "internal/secret", "internal/store"},
 	"internal/script":      {"api", "internal/access", "internal/fault", "internal/jsonvalue", "internal/sandbox"},
 	"internal/idempotency": {"internal/access", "internal/audit", "internal/base58", "internal/fault", "internal/keyring", "internal/store"},
-	"internal/directory":   {"internal/access", "internal/audit", "internal/fault", "internal/keyring", "internal/secret", "internal/store"},
+	"internal/directory":   {"internal/access", "internal/audit", "internal/fault", "internal/keyring", "internal/origin", "internal/secret", "internal/store"},
 	"internal/audit":       {"internal/access", "internal/fault", "internal/keyring", "internal/store"},
 
 	"internal/access":                      {"api", "internal/base58", "internal/fault", "internal/luhn", "internal/secret"},
@@ -89,6 +89,7 @@ var mayImport = map[string][]string{
 
 	"internal/base58":    {},
 	"internal/luhn":      {},
+	"internal/origin":    {},
 	"internal/clock":     {},
 	"internal/date":      {},
 	"internal/clocktest": {},

@@ -1322,6 +1322,7 @@ export interface components {
             key?: components["schemas"]["KeyText"];
             /** @description From then on the application's keys are refused. */
             expires_at?: components["schemas"]["Time"];
+            allowed_origins?: components["schemas"]["AllowedOrigins"];
             created_by?: components["schemas"]["Actor"];
             created_at: components["schemas"]["Time"];
             modified_by?: components["schemas"]["Actor"];
@@ -1334,6 +1335,7 @@ export interface components {
             permissions?: components["schemas"]["Permissions"];
             rules?: components["schemas"]["Rules"];
             expires_at?: components["schemas"]["FutureTime"];
+            allowed_origins?: components["schemas"]["AllowedOrigins"];
             /**
              * @description Whether the application gets its first key.
              * @default true
@@ -1352,11 +1354,20 @@ export interface components {
             permissions?: components["schemas"]["Permissions"];
             rules?: components["schemas"]["Rules"];
             expires_at?: components["schemas"]["FutureTime"];
+            allowed_origins?: components["schemas"]["AllowedOrigins"];
         } & ({
             permissions: unknown;
         } | {
             rules: unknown;
         });
+        /**
+         * @description The pages that may embed fields with the keys of this application, as browsers send their origins: `https://host` or `https://host:port` in lower case, `http://` only on
+         *     `localhost` and `127.0.0.1`, without paths and wildcards. Repeats are dropped. Without any, no page may. Only for public applications.
+         * @example [
+         *       "https://shop.example"
+         *     ]
+         */
+        AllowedOrigins: string[];
         /** @description Permissions that an application of this type may hold. Repeats are dropped. */
         Permissions: components["schemas"]["PermissionName"][];
         /** @enum {string} */
@@ -2970,6 +2981,9 @@ export interface operations {
                      *           "rules": [],
                      *           "keys": [],
                      *           "expires_at": "2099-12-31T23:59:59.000000+00:00",
+                     *           "allowed_origins": [
+                     *             "https://shop.example"
+                     *           ],
                      *           "created_by": "00000000-0000-4000-8000-000000000009",
                      *           "created_at": "2030-01-02T03:04:05.000000+00:00"
                      *         }
@@ -5614,7 +5628,11 @@ export interface operations {
                     "SVC-TRACE-ID": components["headers"]["TraceId"];
                     RateLimit: components["headers"]["RateLimit"];
                     "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
-                    "Cache-Control": components["headers"]["CacheControl"];
+                    /**
+                     * @description The loader under the name with its hash never changes.
+                     * @example public, max-age=31536000, immutable
+                     */
+                    "Cache-Control"?: string;
                     Vary: components["headers"]["Vary"];
                     [name: string]: unknown;
                 };
