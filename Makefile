@@ -16,7 +16,7 @@ help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 .PHONY: build
-build: runtime ## Build bin/tokenkeep, and bin/runtime for the code of tenants
+build: runtime elements ## Build bin/tokenkeep with the card fields, and bin/runtime for the code of tenants
 	go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION)" -o bin/tokenkeep ./cmd/tokenkeep
 
 # Node 16 and the packages for reactor code. Only a change of the lock file needs the network.
@@ -25,6 +25,12 @@ runtime:
 	@command -v npm >/dev/null && node -e 'process.exit(parseInt(process.versions.node) < 18 ? 1 : 0)' || { \
 	  echo "Install npm with Node.js 18 or newer (Debian: npm): it fetches and bundles what runs reactor code."; exit 1; }
 	@node runtime/build.mjs bin/runtime
+
+# The card fields, which the server embeds. Only a change of the lock file needs the network.
+.PHONY: elements
+elements:
+	@command -v npm >/dev/null || { echo "Install npm with Node.js 18 or newer (Debian: npm): it fetches what bundles the card fields."; exit 1; }
+	@node web/elements/build.mjs
 
 .PHONY: runtime-test
 runtime-test: runtime ## Run the tests of what reactor code finds, on Node 16 and on your Node
@@ -46,7 +52,7 @@ check: ## Run the tests in their large size, which takes up to 45 minutes
 
 # Whatever the other targets install, so that the times of the stages are those of the tests.
 .PHONY: tools
-tools: $(LINT) runtime postgres chromium webhooks compat tsclient pictures apidoc
+tools: $(LINT) runtime elements elements-tools postgres chromium webhooks compat tsclient pictures apidoc
 
 .PHONY: vet
 vet:
@@ -109,6 +115,13 @@ apidoc: test/apidoc/node_modules/.package-lock.json
 test/apidoc/node_modules/.package-lock.json: test/apidoc/package-lock.json
 	cd test/apidoc && npm ci --ignore-scripts --no-audit --no-fund && touch node_modules/.package-lock.json
 
+# What opens the card fields in a browser. Only a change of the lock file needs the network.
+.PHONY: elements-tools
+elements-tools: test/elements/node_modules/.package-lock.json
+
+test/elements/node_modules/.package-lock.json: test/elements/package-lock.json
+	cd test/elements && npm ci --ignore-scripts --no-audit --no-fund && touch node_modules/.package-lock.json
+
 .PHONY: spec-lint
 spec-lint: apidoc ## Lint api/openapi.yaml
 	cd test/apidoc && node_modules/.bin/spectral lint --quiet --fail-severity hint --ruleset spectral.yaml ../../api/openapi.yaml
@@ -124,8 +137,8 @@ chromium:
 # Many tests wait for something most of their time, so more packages run at once than there are cores. 'make vet' has seen
 # the tests already. A test has no time limit of its own: only the stage has one.
 GOTEST := go test -vet=off -p 4
-REQUIRED := KEEPTEST_POSTGRES=required KEEPTEST_RUNTIME=required KEEPTEST_BROWSER=required
-TESTED := runtime postgres chromium webhooks compat tsclient pictures apidoc
+REQUIRED := KEEPTEST_POSTGRES=required KEEPTEST_RUNTIME=required KEEPTEST_BROWSER=required KEEPTEST_ELEMENTS=required
+TESTED := runtime elements elements-tools postgres chromium webhooks compat tsclient pictures apidoc
 
 # The packages that decide who sees what, and those that hold the keys, have no statement that no test reaches; of the two
 # others the share is printed.
@@ -237,3 +250,4 @@ bench: ## Measure, each figure beside its limit in the same run (BENCH_MILLION=1
 .PHONY: clean
 clean: ## Remove what was built
 	rm -rf bin coverage.out client/typescript/dist
+	find internal/elements/dist -type f ! -name README.md -delete

@@ -46,6 +46,17 @@ const (
 	Raw                    // the handler reads r.Body itself, under its own bounds
 )
 
+// Readers says which web pages may read the responses of a row. The zero value
+// lets those of the setting cors_origins.
+type Readers int
+
+// The readers of rows.
+const (
+	ConfiguredPages Readers = iota
+	EveryPage               // public files that pages load with an integrity hash
+	NoPage                  // documents that browsers show
+)
+
 // Route is one row of the API.
 type Route struct {
 	// Pattern is a method and a path: "DELETE /tokens/{id}". The method "*" is
@@ -67,6 +78,7 @@ type Route struct {
 	Idempotent bool
 	Handle     func(w http.ResponseWriter, r *http.Request, c access.Caller) error
 
+	Readers Readers
 	// Operator rows are for health checks and metrics: they have no CORS
 	// headers, so that no web page reads them, and no rate limits.
 	Operator bool
