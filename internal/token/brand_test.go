@@ -3,6 +3,7 @@ package token_test
 import (
 	"encoding/json"
 	"flag"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -95,8 +96,9 @@ func brandNumbers(r *rand.Rand) (list []string) {
 	return list
 }
 
-// TestBrandsAreTheSameInTheFields runs both implementations over the same numbers.
-func TestBrandsAreTheSameInTheFields(t *testing.T) {
+// bundled returns Node.js and the URL of a module of the fields as JavaScript.
+func bundled(t *testing.T, module string) (node, script string) {
+	t.Helper()
 	node, err := exec.LookPath("node")
 	if err != nil {
 		t.Skip("node is not installed")
@@ -108,10 +110,36 @@ func TestBrandsAreTheSameInTheFields(t *testing.T) {
 	if _, err := os.Stat(bundler); err != nil {
 		t.Skip("the tools of web/elements are not installed: run 'make elements'")
 	}
-	script := filepath.Join(t.TempDir(), "card.mjs")
-	if out, err := exec.CommandContext(t.Context(), bundler, elements+"/src/card.ts", "--bundle", "--format=esm", "--outfile="+script, "--log-level=error").CombinedOutput(); err != nil {
+	script = filepath.Join(t.TempDir(), module+".mjs")
+	if out, err := exec.CommandContext(t.Context(), bundler, elements+"/src/"+module+".ts", "--bundle", "--format=esm", "--outfile="+script, "--log-level=error").CombinedOutput(); err != nil {
 		t.Fatalf("esbuild: %v\n%s", err, out)
 	}
+	return node, "file://" + script
+}
+
+// TestBankAccountsOfTheFields checks IBANs by examples, and routing numbers
+// against the vault's own check.
+func TestBankAccountsOfTheFields(t *testing.T) {
+	node, script := bundled(t, "bank")
+	numbers := map[string]bool{"": false, "02100002": false, "0210000210": false, "000000000": token.IsRoutingNumber("000000000")}
+	for range 5000 {
+		n := fmt.Sprintf("%09d", rand.IntN(1e9))
+		numbers[n] = token.IsRoutingNumber(n)
+	}
+	in, err := json.Marshal(numbers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := exec.CommandContext(t.Context(), node, "testdata/bank.mjs", script)
+	run.Stdin = strings.NewReader(string(in))
+	if out, err := run.CombinedOutput(); err != nil {
+		t.Errorf("node: %v\n%s", err, out)
+	}
+}
+
+// TestBrandsAreTheSameInTheFields runs both implementations over the same numbers.
+func TestBrandsAreTheSameInTheFields(t *testing.T) {
+	node, script := bundled(t, "card")
 	seed := rand.Uint64()
 	numbers := brandNumbers(rand.New(rand.NewPCG(seed, 1)))
 	in, err := json.Marshal(numbers)
@@ -121,7 +149,7 @@ func TestBrandsAreTheSameInTheFields(t *testing.T) {
 	const program = `import { readFileSync } from 'node:fs';
 const { brandOf } = await import(process.argv[1]);
 process.stdout.write(JSON.stringify(JSON.parse(readFileSync(0, 'utf8')).map(brandOf)));`
-	run := exec.CommandContext(t.Context(), node, "--input-type=module", "--eval", program, "file://"+script)
+	run := exec.CommandContext(t.Context(), node, "--input-type=module", "--eval", program, script)
 	run.Stdin = strings.NewReader(string(in))
 	out, err := run.Output()
 	if err != nil {

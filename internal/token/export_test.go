@@ -40,3 +40,6 @@ func BrandRanges() (list []BrandRange) {
 	}
 	return list
 }
+
+// IsRoutingNumber reports whether a text is a routing number.
+func IsRoutingNumber(s string) bool { return isRoutingNumber(s) }
