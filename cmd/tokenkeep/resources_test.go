@@ -222,6 +222,7 @@ func TestSessionsOverTheAPI(t *testing.T) {
 	x.refused(map[string]refusedCase{
 		"no nonce":    {[]string{"session", "authorize", "--permission", "token:read"}, "{}", 2, errNonce.Error()},
 		"used up":     {[]string{"session", "authorize", "--permission", "token:read"}, nonce, 11, "the nonce was used already"},
+		"of another":  {[]string{"session", "authorize", "--permission", "token:read", "--application", planted}, nonce, 11, "the session was made by another application"},
 		"an unknown":  {[]string{"session", "authorize", "--permission", "token:read"}, planted, 11, "no session waits for this nonce"},
 		"not private": {[]string{"session", "create"}, "", 11, "this takes the key of a public application"},
 	})

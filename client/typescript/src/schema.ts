@@ -1405,6 +1405,8 @@ export interface components {
             rules?: components["schemas"]["SessionRules"];
             /** @description At most 24 hours ahead. Left out, the session is over three minutes after it was made. */
             expires_at?: components["schemas"]["FutureTime"];
+            /** @description The public application that must have made the session; another one is a 403 `foreign_session`. Left out, any of the tenant may have made it. */
+            application_id?: string;
         } & ({
             permissions: unknown;
         } | {
