@@ -237,3 +237,23 @@ func TestEachElementInABrowser(t *testing.T) {
 	long(t)
 	start(t).browse(t, "paths", 1, 0)
 }
+
+func TestFieldsAreAccessible(t *testing.T) {
+	storetest.CheckOnly(t)
+	start(t).browse(t, "access", 1, 0)
+}
+
+func TestHostilePagesLearnNothing(t *testing.T) {
+	storetest.CheckOnly(t)
+	start(t).browse(t, "attacks", 1, 0)
+}
+
+func TestOneSubmitMakesOneToken(t *testing.T) {
+	storetest.CheckOnly(t)
+	start(t).browse(t, "retry", 1, 0)
+}
+
+func TestRandomEditsAreAsTheModelHasThem(t *testing.T) {
+	long(t)
+	start(t).browse(t, "edits", storetest.Rounds(1000, 10000), storetest.Randomly(t).Uint64N(1<<53))
+}
