@@ -69,7 +69,7 @@ func user(t *testing.T) (folder, tools string) {
 }
 
 func TestAUserOfThePackagesCompiles(t *testing.T) {
-	storetest.Long(t)
+	storetest.CheckOnly(t)
 	folder, tools := user(t)
 	compile := func(resolution, module string, files ...string) (string, error) {
 		return run(t, folder, "node", append([]string{filepath.Join(tools, "typescript/bin/tsc"), "--noEmit", "--strict", "--jsx", "react-jsx", "--target", "es2022",

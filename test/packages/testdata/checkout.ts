@@ -1,6 +1,6 @@
 import { elements, TokenkeepError, type Token } from '@tokenkeep/elements';
 
-const fields = elements({ key: 'key_test_pub_x', vault: 'https://vault.example', locale: 'de', appearance: { theme: 'auto', variables: { radius: '8px' } } });
+const fields = elements({ key: 'key_test_pub_x', vault: 'https://vault.example', locale: 'de', appearance: { theme: 'auto', variables: { borderRadius: '8px' } } });
 const card = fields.create('card', { layout: 'line' }).mount('#card');
 const off = card.on('change', (e) => console.log(e.complete, e.brand, e.errors.number?.code));
 
