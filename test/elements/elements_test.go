@@ -119,7 +119,7 @@ func (v *vault) authorize(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
-	rules := `[{"container":"/pci/","transform":"mask","permissions":["token:create"]}]`
+	rules := `[{"container":"/","transform":"mask","permissions":["token:create"]}]`
 	if in.Token != "" {
 		rules = `[{"transform":"reveal","permissions":["token:read"],"conditions":[{"attribute":"id","operator":"equals","value":` + strconv.Quote(in.Token) + `}]}]`
 	}
