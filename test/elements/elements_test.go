@@ -324,3 +324,8 @@ func TestNoDocumentOfTheVaultCanBeEmbeddedBesideTheFields(t *testing.T) {
 		t.Error("the walk does not tell a safe document from an unsafe one")
 	}
 }
+
+func TestFramesBesideEachOtherAndFonts(t *testing.T) {
+	storetest.CheckOnly(t)
+	start(t).browse(t, "siblings", 1, 0)
+}
