@@ -68,6 +68,9 @@ var kinds = map[string]kind{
 	"number": {page: "card", connect: []string{"/sessions", "/tokens"}},
 	"expiry": {page: "card"},
 	"cvc":    {page: "card"},
+	"bank":   {page: "account", connect: []string{"/sessions", "/tokens"}},
+	"iban":   {page: "account", connect: []string{"/sessions", "/tokens"}},
+	"text":   {page: "account", connect: []string{"/sessions", "/tokens"}},
 	"reveal": {page: "reveal", connect: []string{"/sessions", "/tokens/"}, copies: true},
 }
 
@@ -196,7 +199,7 @@ func (s *service) serveFile(w http.ResponseWriter, r *http.Request, _ access.Cal
 func (s *service) servePage(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
 	k, ok := kinds[r.PathValue("kind")]
 	if !ok {
-		return refuse(w, http.StatusNotFound, "unknown kind of fields: there are card, number, expiry, cvc and reveal\n")
+		return refuse(w, http.StatusNotFound, "unknown kind of fields: there are card, number, expiry, cvc, bank, iban, text and reveal\n")
 	}
 	origins, known, err := s.options.Origins(r.Context(), r.PathValue("key"))
 	switch {

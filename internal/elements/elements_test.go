@@ -72,7 +72,8 @@ func TestHeadersOfEachKind(t *testing.T) {
 	built(t)
 	connect := map[string]string{
 		"card": "https://vault.example/sessions https://vault.example/tokens", "number": "https://vault.example/sessions https://vault.example/tokens",
-		"expiry": "'none'", "cvc": "'none'", "reveal": "https://vault.example/sessions https://vault.example/tokens/",
+		"bank": "https://vault.example/sessions https://vault.example/tokens", "iban": "https://vault.example/sessions https://vault.example/tokens",
+		"text": "https://vault.example/sessions https://vault.example/tokens", "expiry": "'none'", "cvc": "'none'", "reveal": "https://vault.example/sessions https://vault.example/tokens/",
 	}
 	for kind, connect := range connect {
 		w := get(t, elements.Options{URL: "https://vault.example"}, "/elements/v1/key_listed/"+kind)
@@ -114,7 +115,7 @@ func hashOf(text string) string {
 
 func TestThePolicyHasTheHashesOfWhatIsServed(t *testing.T) {
 	built(t)
-	for _, kind := range []string{"card", "number", "expiry", "cvc", "reveal"} {
+	for _, kind := range []string{"card", "number", "expiry", "cvc", "bank", "iban", "text", "reveal"} {
 		w := get(t, elements.Options{}, "/elements/v1/key_listed/"+kind)
 		body, policy := w.Body.String(), w.Header().Get("Content-Security-Policy")
 		script := regexp.MustCompile(`(?s)<script type="module">(.*)</script>`).FindStringSubmatch(body)
@@ -206,7 +207,7 @@ func TestTheLoaderHasItsHash(t *testing.T) {
 // TestSizes holds the limits of what a shop's page loads, compressed.
 func TestSizes(t *testing.T) {
 	built(t)
-	for path, limit := range map[string]int{"elements.js": 5 << 10, "key_listed/card": 12 << 10, "key_listed/reveal": 12 << 10} {
+	for path, limit := range map[string]int{"elements.js": 5 << 10, "key_listed/card": 12 << 10, "key_listed/reveal": 12 << 10, "key_listed/bank": 12 << 10} {
 		w := get(t, elements.Options{}, "/elements/v1/"+path, "Accept-Encoding", "gzip")
 		size := w.Body.Len()
 		if w.Header().Get("Content-Encoding") != "gzip" || size > limit {

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -119,7 +120,7 @@ func (v *vault) authorize(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
-	rules := `[{"container":"/pci/","transform":"mask","permissions":["token:create"]}]`
+	rules := `[{"container":"/","transform":"mask","permissions":["token:create"]}]`
 	if in.Token != "" {
 		rules = `[{"transform":"reveal","permissions":["token:read"],"conditions":[{"attribute":"id","operator":"equals","value":` + strconv.Quote(in.Token) + `}]}]`
 	}
@@ -256,4 +257,75 @@ func TestOneSubmitMakesOneToken(t *testing.T) {
 func TestRandomEditsAreAsTheModelHasThem(t *testing.T) {
 	long(t)
 	start(t).browse(t, "edits", storetest.Rounds(1000, 10000), storetest.Randomly(t).Uint64N(1<<53))
+}
+
+func TestARevealedCardIsForItsHolder(t *testing.T) {
+	storetest.CheckOnly(t)
+	start(t).browse(t, "reveal", 1, 0)
+}
+
+// unsafe reports whether a response is a document that a page could embed and
+// that would run scripts with the origin of the fields beside it. Such a
+// document could read the fields.
+func unsafe(h http.Header) bool {
+	media, _, _ := strings.Cut(h.Get("Content-Type"), ";")
+	switch media {
+	case "text/html", "application/xhtml+xml", "image/svg+xml", "text/xml", "application/xml":
+	default:
+		return h.Get("X-Content-Type-Options") != "nosniff"
+	}
+	for directive := range strings.SplitSeq(h.Get("Content-Security-Policy"), ";") {
+		if name, value, _ := strings.Cut(strings.TrimSpace(directive), " "); name == "sandbox" && !strings.Contains(value, "allow-same-origin") || name == "frame-ancestors" && value == "'none'" {
+			return false
+		}
+	}
+	return true
+}
+
+// TestNoDocumentOfTheVaultCanBeEmbeddedBesideTheFields walks over the table of
+// routes, with a key and without one.
+func TestNoDocumentOfTheVaultCanBeEmbeddedBesideTheFields(t *testing.T) {
+	k := keeptest.Start(t, keeptest.Options{})
+	tenant := k.Tenant(t)
+	parameters := strings.NewReplacer("{file}", "page.js", "{id}", "some-id", "{rest...}", "x", "{kind}", "other", "{key}", "key_test_pub_x")
+	seen := 0
+	for _, row := range k.Routes() {
+		method, path, _ := strings.Cut(row.Pattern, " ")
+		if method == "*" {
+			method = http.MethodGet
+		}
+		if row.Pattern == "DELETE /tenants/self" {
+			continue // the walk needs it
+		}
+		for _, key := range []string{"", tenant.Application.Key} {
+			request, err := http.NewRequestWithContext(t.Context(), method, k.URL+regexp.MustCompile(`\{[a-z_]+\}`).ReplaceAllString(parameters.Replace(path), "x"), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			request.Header.Set("Accept", "text/html")
+			if key != "" {
+				request.Header.Set(api.Header(api.DefaultPrefix, api.APIKey), key)
+			}
+			response, err := http.DefaultTransport.RoundTrip(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = response.Body.Close()
+			seen++
+			if unsafe(response.Header) {
+				t.Errorf("%s: a page could embed the response %d: %v", row.Pattern, response.StatusCode, response.Header)
+			}
+		}
+	}
+	if seen < 50 {
+		t.Errorf("the walk made %d requests", seen)
+	}
+	if !unsafe(http.Header{"Content-Type": {"text/html"}, "X-Content-Type-Options": {"nosniff"}}) || unsafe(http.Header{"Content-Type": {"text/html"}, "Content-Security-Policy": {"default-src 'none'; frame-ancestors 'none'"}}) {
+		t.Error("the walk does not tell a safe document from an unsafe one")
+	}
+}
+
+func TestFramesBesideEachOtherAndFonts(t *testing.T) {
+	storetest.CheckOnly(t)
+	start(t).browse(t, "siblings", 1, 0)
 }

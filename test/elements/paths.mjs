@@ -18,6 +18,24 @@ export default async function ({ world, launch, check, shop, field, frameOf, hol
       check(`${mode}: the frame with the number sends it`, calls.length === 1 && calls[0].frame().url().endsWith(mode === 'split' ? '/number' : '/card'), calls.map((r) => r.frame().url()));
       await page.context().close();
     }
+    for (const [kind, options, typed, type, want] of [
+      ['bank', {}, [['routing', '021000021'], ['account', '000123456789']], 'bank', { routing_number: '021000021', account_number: '000123456789' }],
+      ['iban', {}, [['iban', 'de89370400440532013000']], 'token', 'DE89370400440532013000'],
+      ['text', { format: 'ssn' }, [['text', '123456789']], 'social_security_number', '123-45-6789'],
+      ['text', {}, [['text', 'AB 12-c']], 'token', 'AB 12-c'],
+    ]) {
+      const page = await shop(browser, `${world.shop}/?mode=none`);
+      await page.evaluate(([k, o]) => (parts.other = elements.create(k, o).mount('#fields')).ready(), [kind, options]);
+      for (const [name, text] of typed) {
+        await field(page, kind).locator(`#tk-${name}`).click();
+        await page.keyboard.type(text);
+      }
+      await page.waitForFunction(() => parts.other.state.complete);
+      const token = await page.evaluate(() => elements.tokenize({ authorize }).catch((e) => ({ code: e.code })));
+      const stored = token.id ? await api('GET', `/tokens/${token.id}`) : {};
+      check(`${kind}: the value is a token`, stored.type === type && JSON.stringify(stored.data) === JSON.stringify(want), { token, type: stored.type, said: page.said });
+      await page.context().close();
+    }
     const id = 'card-to-show';
     await api('POST', '/tokens', { id, type: 'card', data: { number: '4000056655665556', expiration_month: 7, expiration_year: 2031 } });
     const page = await shop(browser, `${world.shop}/?mode=none`);

@@ -19,6 +19,7 @@ const read = (...names) => fs.readFileSync(path.join(here, ...names), 'utf8');
 // The pages: their script, their style and the title of the document.
 const pages = {
   card: { script: 'src/page-card.ts', style: 'src/field.css', title: 'Card' },
+  account: { script: 'src/page-account.ts', style: 'src/field.css', title: 'Account' },
   reveal: { script: 'src/page-reveal.ts', style: 'src/reveal.css', title: 'Card' },
 };
 

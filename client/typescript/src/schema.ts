@@ -5679,7 +5679,7 @@ export interface operations {
                  * @description What the frame is for.
                  * @example card
                  */
-                kind: "card" | "number" | "expiry" | "cvc" | "reveal";
+                kind: "card" | "number" | "expiry" | "cvc" | "bank" | "iban" | "text" | "reveal";
             };
             cookie?: never;
         };

@@ -88,8 +88,8 @@ export class Frame {
     this.#port.onmessage = (m) => this.#heard(m.data);
     this.#options(own(e.data, 'options'));
     new ResizeObserver(() => this.size()).observe(document.body);
-    this.say('ready', { fields: this.#content.fields, title: this.texts['title_' + this.kind] ?? this.texts[this.kind] });
     this.size();
+    this.say('ready', { fields: this.#content.fields, title: this.texts['title_' + this.kind] ?? this.texts[this.kind] });
     this.#content.started();
   }
 

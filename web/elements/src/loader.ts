@@ -1,8 +1,8 @@
 // What a shop's page loads. It makes frames, gives each a port, and passes states on. It never sees a value.
 import { own, random, VERSION, type Bag } from './messages';
 
-export type Kind = 'card' | 'number' | 'expiry' | 'cvc' | 'reveal';
-export type FieldName = 'number' | 'expiry' | 'cvc';
+export type Kind = 'card' | 'number' | 'expiry' | 'cvc' | 'reveal' | 'bank' | 'iban' | 'text';
+export type FieldName = 'number' | 'expiry' | 'cvc' | 'routing' | 'account' | 'iban' | 'text';
 export interface Appearance { theme?: 'light' | 'dark' | 'auto'; variables?: Record<string, string>; rules?: Record<string, Record<string, string>> }
 export interface FontSource { family: string; src: string; weight?: string }
 export interface ElementsOptions {
@@ -18,8 +18,9 @@ export interface ElementsOptions {
   texts?: Record<string, string>;
   loadTimeout?: number;
 }
-export interface ElementOptions { layout?: 'stacked' | 'line'; labels?: boolean; errors?: boolean; disabled?: boolean; accept?: string[]; title?: string; texts?: Record<string, string> }
+export interface ElementOptions { layout?: 'stacked' | 'line'; labels?: boolean; errors?: boolean; disabled?: boolean; accept?: string[]; format?: 'text' | 'ssn' | 'ein'; title?: string; texts?: Record<string, string> }
 export interface ChangeEvent { complete: boolean; empty: boolean; brand?: string; errors: Partial<Record<FieldName, { code: string; message: string }>> }
+/** A stored value; brand and last4 are empty for values that are no card. */
 export interface Token { id: string; type: string; brand: string; last4: string }
 /** Has the session of a nonce authorized, by a request to the shop's server. */
 export type Authorize = (nonce: string) => Promise<unknown>;
@@ -43,6 +44,8 @@ export class TokenkeepError extends Error {
 const here = typeof document !== 'undefined' && document.currentScript instanceof HTMLScriptElement ? new URL(document.currentScript.src).origin : '';
 const EDGE = 4; // pixels around the fields inside the frame, for focus rings
 const blank = (): ChangeEvent => ({ complete: false, empty: true, errors: {} });
+
+const senders: Kind[] = ['card', 'number', 'bank', 'iban', 'text']; // whose frames send the request
 
 interface Waiting { resolve(value: unknown): void; reject(e: Error): void; authorize?: Authorize }
 
@@ -68,7 +71,7 @@ export class CardElement {
     if (this.kind === 'reveal') f.allow = 'clipboard-write';
     f.setAttribute('referrerpolicy', 'no-referrer');
     f.setAttribute('scrolling', 'no');
-    f.style.cssText = `display:block;border:0;margin:-${EDGE}px;width:calc(100% + ${2 * EDGE}px);min-width:0;max-width:none;height:${this.kind === 'card' ? 172 : 56}px;background:transparent;color-scheme:${elements.theme()}`;
+    f.style.cssText = `display:block;border:0;margin:-${EDGE}px;width:calc(100% + ${2 * EDGE}px);min-width:0;max-width:none;height:${this.kind === 'card' ? 172 : 80}px;background:transparent;color-scheme:${elements.theme()}`;
     this.frame = f;
     this.#ready = new Promise((resolve, reject) => {
       this.#failReady = reject;
@@ -229,14 +232,14 @@ export class Elements {
     return () => m.removeEventListener('change', f);
   }
 
-  /** Stores the card. While a call is in progress, another gets the same promise. */
+  /** Stores what was typed: the card, or the value of another element. While a call is in progress, another gets the same promise. */
   tokenize(o: TokenizeOptions): Promise<Token> { return (this.#running ??= this.#tokenize(o).finally(() => { this.#running = null; })); }
   async #tokenize({ authorize, session, metadata, container, timeout = 60_000 }: TokenizeOptions): Promise<Token> {
-    const all = [...this.list].filter((e) => e.kind !== 'reveal'), main = all.find((e) => e.kind === 'card') ?? all.find((e) => e.kind === 'number');
-    if (!main) throw new TokenkeepError('not_mounted', 'No element that takes a card number is mounted.');
+    const all = [...this.list].filter((e) => e.kind !== 'reveal'), main = senders.map((kind) => all.find((e) => e.kind === kind)).find(Boolean);
+    if (!main) throw new TokenkeepError('not_mounted', 'No element whose value can be stored is mounted.');
     if (!authorize === !session) throw new TokenkeepError('wrong_call', 'Give either authorize or session.');
     await Promise.all(all.map((e) => e.ready()));
-    const fields = main.kind === 'card' ? ['number', 'expiry', 'cvc'] : all.map((e) => e.kind);
+    const fields = main.kind === 'number' ? all.map((e) => e.kind) : [];
     try {
       return await main.request<Token>('tokenize', { fields, session, metadata, container }, authorize, timeout);
     } catch (e) {

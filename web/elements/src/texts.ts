@@ -40,3 +40,26 @@ export const revealTexts: Texts = {
   expires: ['Expires', 'Gültig bis', 'Expire fin', 'Caduca', 'Validade', '有効期限'],
   hidden: ['Hidden again.', 'Wieder verborgen.', 'De nouveau masqué.', 'Oculto de nuevo.', 'Oculto novamente.', '再び非表示になりました。'],
 };
+
+export const accountTexts: Texts = {
+  title_bank: ['Secure bank account form', 'Sicheres Bankformular', 'Formulaire bancaire sécurisé', 'Formulario bancario seguro', 'Formulário bancário seguro', '安全な口座入力フォーム'],
+  routing: ['Routing number', 'Routingnummer', 'Numéro de routage', 'Número de ruta', 'Número de roteamento', 'ルーティング番号'],
+  account: ['Account number', 'Kontonummer', 'Numéro de compte', 'Número de cuenta', 'Número da conta', '口座番号'],
+  iban: ['IBAN'],
+  text: ['Number', 'Nummer', 'Numéro', 'Número', 'Número', '番号'],
+  routingHint: ['110000000'],
+  accountHint: ['000123456789'],
+  ibanHint: ['DE00 0000 0000 0000 0000 00'],
+  textHint: [' '],
+  routing_required: ['Enter the routing number.', 'Geben Sie die Routingnummer ein.', 'Saisissez le numéro de routage.', 'Introduzca el número de ruta.', 'Informe o número de roteamento.', 'ルーティング番号を入力してください。'],
+  routing_incomplete: ['The routing number is too short.', 'Die Routingnummer ist zu kurz.', 'Le numéro de routage est trop court.', 'El número de ruta es demasiado corto.', 'O número de roteamento é muito curto.', 'ルーティング番号の桁数が足りません。'],
+  routing_invalid: ['The routing number is not valid.', 'Die Routingnummer ist ungültig.', 'Le numéro de routage n’est pas valide.', 'El número de ruta no es válido.', 'O número de roteamento não é válido.', 'ルーティング番号が正しくありません。'],
+  account_required: ['Enter the account number.', 'Geben Sie die Kontonummer ein.', 'Saisissez le numéro de compte.', 'Introduzca el número de cuenta.', 'Informe o número da conta.', '口座番号を入力してください。'],
+  account_invalid: ['The account number is not valid.', 'Die Kontonummer ist ungültig.', 'Le numéro de compte n’est pas valide.', 'El número de cuenta no es válido.', 'O número da conta não é válido.', '口座番号が正しくありません。'],
+  iban_required: ['Enter the IBAN.', 'Geben Sie die IBAN ein.', 'Saisissez l’IBAN.', 'Introduzca el IBAN.', 'Informe o IBAN.', 'IBANを入力してください。'],
+  iban_incomplete: ['The IBAN is too short.', 'Die IBAN ist zu kurz.', 'L’IBAN est trop court.', 'El IBAN es demasiado corto.', 'O IBAN é muito curto.', 'IBANの桁数が足りません。'],
+  iban_country: ['This country has no IBANs.', 'Dieses Land hat keine IBANs.', 'Ce pays n’a pas d’IBAN.', 'Este país no tiene IBAN.', 'Este país não tem IBAN.', 'この国にはIBANがありません。'],
+  iban_invalid: ['The IBAN is not valid.', 'Die IBAN ist ungültig.', 'L’IBAN n’est pas valide.', 'El IBAN no es válido.', 'O IBAN não é válido.', 'IBANが正しくありません。'],
+  text_required: ['Enter the number.', 'Geben Sie die Nummer ein.', 'Saisissez le numéro.', 'Introduzca el número.', 'Informe o número.', '番号を入力してください。'],
+  text_incomplete: ['The number is too short.', 'Die Nummer ist zu kurz.', 'Le numéro est trop court.', 'El número es demasiado corto.', 'O número é muito curto.', '番号の桁数が足りません。'],
+};

@@ -22,6 +22,7 @@ export interface Call { method: string; path: string; key: string; idempotency?:
 
 /** One call: three attempts of 15 s, honouring Retry-After. */
 export async function call(frame: Frame, c: Call): Promise<Bag> {
+  // The vault refuses a session that another application than that of these fields made.
   const headers: Record<string, string> = { [frame.prefix + '-API-KEY']: c.key, [frame.prefix + '-PUBLIC-KEY']: frame.key };
   if (c.idempotency) headers[frame.prefix + '-IDEMPOTENCY-KEY'] = c.idempotency;
   if (c.body !== undefined) headers['Content-Type'] = 'application/json';
@@ -53,7 +54,7 @@ function failure(frame: Frame, answer: Response | null, content: unknown): Faile
     const fields = Object.keys((own(content, 'errors') ?? {}) as Bag).map((name) => name.slice(0, 60));
     return new Failed('invalid_card', 'The vault refused the values.', { fields, trace });
   }
-  if (own(content, 'code') === 'foreign_session') return new Failed('foreign_session', 'The session was made by another application than that of these fields.', { status, trace });
+  if (str(content, 'code') === 'foreign_session') return new Failed('foreign_session', 'Another application made the session.', { trace });
   const codes: Record<number, string> = { 401: 'session_over', 403: 'not_allowed', 404: 'not_found', 429: 'too_many' };
   return new Failed(codes[status] ?? 'vault_failed', `The vault responded with status ${status}.`, { status, trace });
 }
