@@ -52,7 +52,7 @@ check: ## Run the tests in their large size, which takes up to 45 minutes
 
 # Whatever the other targets install, so that the times of the stages are those of the tests.
 .PHONY: tools
-tools: $(LINT) runtime elements elements-tools postgres chromium webhooks compat tsclient pictures apidoc
+tools: $(LINT) runtime elements packages elements-tools postgres chromium webhooks compat tsclient pictures apidoc
 
 .PHONY: vet
 vet:
@@ -115,6 +115,17 @@ apidoc: test/apidoc/node_modules/.package-lock.json
 test/apidoc/node_modules/.package-lock.json: test/apidoc/package-lock.json
 	cd test/apidoc && npm ci --ignore-scripts --no-audit --no-fund && touch node_modules/.package-lock.json
 
+# What builds the npm packages of the card fields. Only a change of the lock file needs the network.
+.PHONY: packages
+packages: web/packages/node_modules/.package-lock.json
+
+web/packages/node_modules/.package-lock.json: web/packages/package-lock.json
+	cd web/packages && npm ci --ignore-scripts --no-audit --no-fund && touch node_modules/.package-lock.json
+
+.PHONY: pack
+pack: packages ## Pack the npm packages of the card fields into bin/pack
+	@node web/packages/pack.mjs bin/pack && ls bin/pack
+
 # What opens the card fields in a browser. Only a change of the lock file needs the network.
 .PHONY: elements-tools
 elements-tools: test/elements/node_modules/.package-lock.json
@@ -138,7 +149,7 @@ chromium:
 # the tests already. A test has no time limit of its own: only the stage has one.
 GOTEST := go test -vet=off -p 4
 REQUIRED := KEEPTEST_POSTGRES=required KEEPTEST_RUNTIME=required KEEPTEST_BROWSER=required KEEPTEST_ELEMENTS=required
-TESTED := runtime elements elements-tools postgres chromium webhooks compat tsclient pictures apidoc
+TESTED := runtime elements packages elements-tools postgres chromium webhooks compat tsclient pictures apidoc
 
 # The packages that decide who sees what, and those that hold the keys, have no statement that no test reaches; of the two
 # others the share is printed.

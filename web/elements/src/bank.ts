@@ -39,7 +39,7 @@ function remainder(iban: string): number {
 
 export function checkIban(iban: string): string {
   if (!iban) return 'iban_required';
-  if (!/^[A-Z]{1,2}$|^[A-Z]{2}\d{1,2}[A-Z0-9]*$/.test(iban)) return 'iban_invalid';
+  if (!/^[A-Z]{1,2}$|^[A-Z]{2}\d$|^[A-Z]{2}\d{2}[A-Z0-9]*$/.test(iban)) return 'iban_invalid';
   if (iban.length < 2) return 'iban_incomplete';
   const length = ibanLength(iban.slice(0, 2));
   if (!length) return 'iban_country';
