@@ -45,7 +45,7 @@ func main() {
 
 func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
 	root := rootCommand()
-	root.SetArgs(args)
+	root.SetArgs(append([]string{}, args...)) // nil would be the arguments of the process
 	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(errOut)

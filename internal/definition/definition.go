@@ -60,8 +60,9 @@ type Kind struct {
 	InUse *fault.Fault
 }
 
-// Definition is one. Its contents do not print: they hold code, secrets and
-// keys.
+// Definition is what definitions of all kinds have. Package reactor and package
+// proxy each have a type of their own that holds one. Its contents do not print:
+// they hold code, secrets and keys.
 type Definition struct {
 	ID            string
 	TenantID      string
@@ -89,9 +90,9 @@ type Draft struct {
 	applicationPath string // of the field that named the application, for faults
 }
 
-// Service keeps the definitions of one kind. Its methods are safe for
-// concurrent use.
-type Service struct {
+// Service keeps the definitions of one kind, which T is the type of. Its methods
+// are safe for concurrent use.
+type Service[T any] struct {
 	kind  Kind
 	store store.Store
 	ring  *keyring.Ring
@@ -99,12 +100,14 @@ type Service struct {
 	// key returns the key by which a definition is called, from its contents;
 	// nil for kinds that have none.
 	key func(jsonvalue.Value) secret.Text
+	as  func(Definition) T
 }
 
 // New returns the service for one kind. key returns the key by which a
-// definition is called, and is nil for kinds without one.
-func New(kind Kind, s store.Store, ring *keyring.Ring, now func() time.Time, key func(contents jsonvalue.Value) secret.Text) *Service {
-	return &Service{kind: kind, store: s, ring: ring, now: now, key: key}
+// definition is called, and is nil for kinds without one. as makes one of that
+// kind of a definition.
+func New[T any](kind Kind, s store.Store, ring *keyring.Ring, now func() time.Time, key func(contents jsonvalue.Value) secret.Text, as func(Definition) T) *Service[T] {
+	return &Service[T]{kind: kind, store: s, ring: ring, now: now, key: key, as: as}
 }
 
 // The members of what is sealed: the contents, and all in clear that decides
@@ -116,7 +119,7 @@ const (
 	memberContents    = "contents"
 )
 
-func (s *Service) seal(keys *keyring.Keys, r *store.Definition, d Draft) (err error) {
+func (s *Service[T]) seal(keys *keyring.Keys, r *store.Definition, d Draft) (err error) {
 	if s.key != nil {
 		r.KeyHash = keys.HashKey(s.key(d.Contents))
 	}
@@ -131,13 +134,13 @@ func (s *Service) seal(keys *keyring.Keys, r *store.Definition, d Draft) (err er
 		b.Add(memberReactors, jsonvalue.NewArray(list))
 	}
 	b.Add(memberContents, d.Contents)
-	plain := b.Value().AppendJSON(nil)
-	defer clear(plain)
-	r.Contents, err = keys.Seal(r.Record(), keyring.FieldDefinition, plain)
+	r.Contents, err = b.Value().Sealed(func(plain []byte) ([]byte, error) {
+		return keys.Seal(r.Record(), keyring.FieldDefinition, plain)
+	})
 	return err
 }
 
-func (s *Service) open(keys *keyring.Keys, r store.Definition) (d Definition, err error) {
+func (s *Service[T]) open(keys *keyring.Keys, r store.Definition) (d Definition, err error) {
 	plain, err := keys.Open(r.Record(), keyring.FieldDefinition, r.Contents)
 	if err != nil {
 		return d, fmt.Errorf("open a definition: %w", err)
@@ -153,18 +156,23 @@ func (s *Service) open(keys *keyring.Keys, r store.Definition) (d Definition, er
 	named, _ := v.Get(memberReactors)
 	var reactors []string
 	for _, id := range named.Items() {
-		reactors = append(reactors, id.Reveal())
+		reactors = append(reactors, id.PublicText())
 	}
-	if application.Reveal() != r.ApplicationID || hash.Reveal() != hex.EncodeToString(r.KeyHash) {
+	if application.PublicText() != r.ApplicationID || hash.PublicText() != hex.EncodeToString(r.KeyHash) {
 		return d, fmt.Errorf("open a definition: %w", &keyring.OpenError{Record: r.Record(), Field: keyring.FieldDefinition})
 	}
-	return Definition{
-		ID: r.ID, TenantID: keys.Tenant(), Name: r.Name, ApplicationID: r.ApplicationID, Contents: contents, Reactors: reactors,
-		CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt.Time(), ModifiedBy: r.ModifiedBy, ModifiedAt: r.ModifiedAt.Time(), Version: r.Version,
-	}, nil
+	return opened(keys.Tenant(), r, contents, reactors), nil
 }
 
-func (s *Service) keysOf(ctx context.Context, tenant string) (*keyring.Keys, error) {
+// opened is the definition of a row, with what the row has sealed.
+func opened(tenant string, r store.Definition, contents jsonvalue.Value, reactors []string) Definition {
+	return Definition{
+		ID: r.ID, TenantID: tenant, Name: r.Name, ApplicationID: r.ApplicationID, Contents: contents, Reactors: reactors,
+		CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt.Time(), ModifiedBy: r.ModifiedBy, ModifiedAt: r.ModifiedAt.Time(), Version: r.Version,
+	}
+}
+
+func (s *Service[T]) keysOf(ctx context.Context, tenant string) (*keyring.Keys, error) {
 	keys, err := s.ring.For(ctx, tenant)
 	if errors.Is(err, keyring.ErrNoKeys) || errors.Is(err, store.ErrNoTenant) {
 		return nil, errNoTenant
@@ -175,7 +183,7 @@ func (s *Service) keysOf(ctx context.Context, tenant string) (*keyring.Keys, err
 	return keys, nil
 }
 
-func (s *Service) keysFor(ctx context.Context, c access.Caller, p access.Permission) (*keyring.Keys, error) {
+func (s *Service[T]) keysFor(ctx context.Context, c access.Caller, p access.Permission) (*keyring.Keys, error) {
 	if err := c.Require(p); err != nil {
 		return nil, err
 	}
@@ -212,7 +220,7 @@ func CheckConfiguration(f *fault.Fields, configuration jsonvalue.Value) {
 	for name, value := range configuration.Members() {
 		if value.Kind() != jsonvalue.String {
 			f.Add("configuration", "must have values that are strings")
-		} else if name == "" || utf8.RuneCountInString(name) > maxName || utf8.RuneCountInString(value.Reveal()) > maxValue {
+		} else if name == "" || utf8.RuneCountInString(name) > maxName || value.Characters() > maxValue {
 			f.Add("configuration", "must have names of 1 to 200 characters and values of at most 10,000")
 		}
 	}
@@ -253,18 +261,20 @@ func checkReactors(ctx context.Context, tx store.Tx, d Draft) error {
 }
 
 // Create adds a definition. Its contents were checked by whoever knows them.
-func (s *Service) Create(ctx context.Context, c access.Caller, in Draft, last ...store.Step[Definition]) (d Definition, err error) {
+func (s *Service[T]) Create(ctx context.Context, c access.Caller, in Draft, last ...store.Step[T]) (made T, err error) {
+	var none T
 	keys, err := s.keysFor(ctx, c, s.kind.Create)
 	if err != nil {
-		return d, err
+		return none, err
 	}
 	r := store.Definition{
 		Kind: s.kind.Row, ID: access.NewID(), Name: in.Name, ApplicationID: in.ApplicationID,
 		CreatedBy: c.Application(), CreatedAt: store.At(s.now()), Version: 1,
 	}
 	if err := s.seal(keys, &r, in); err != nil {
-		return d, err
+		return none, err
 	}
+	made = s.as(opened(c.Tenant(), r, in.Contents, in.reactors()))
 	err = s.store.Update(ctx, c.Tenant(), func(tx store.Tx) error {
 		if err := checkApplication(ctx, tx, in); err != nil {
 			return err
@@ -278,34 +288,43 @@ func (s *Service) Create(ctx context.Context, c access.Caller, in Draft, last ..
 		if err := tx.AppendLog(ctx, audit.Entry(c, s.now(), s.kind.Entity, r.ID, audit.Create)); err != nil {
 			return err
 		}
-		if d, err = s.open(keys, r); err != nil {
-			return err
-		}
-		return store.Finish(tx, d, last)
+		return store.Finish(tx, made, last)
 	})
-	return d, err
+	if err != nil {
+		return none, err
+	}
+	return made, nil
 }
 
 // Get returns a definition.
-func (s *Service) Get(ctx context.Context, c access.Caller, id string) (d Definition, err error) {
+func (s *Service[T]) Get(ctx context.Context, c access.Caller, id string) (got T, err error) {
 	keys, err := s.keysFor(ctx, c, s.kind.Read)
 	if err != nil {
-		return d, err
+		return got, err
 	}
-	err = s.store.Update(ctx, c.Tenant(), func(tx store.Tx) error {
-		r, err := s.row(ctx, tx, id)
-		if err != nil {
-			return err
-		}
-		if d, err = s.open(keys, r); err != nil {
+	var r store.Definition
+	err = s.store.Update(ctx, c.Tenant(), func(tx store.Tx) (err error) {
+		if r, err = s.row(ctx, tx, id); err != nil {
 			return err
 		}
 		return tx.AppendLog(ctx, audit.Entry(c, s.now(), s.kind.Entity, id, audit.Read))
 	})
-	return d, err
+	if err != nil {
+		return got, err
+	}
+	return s.openAs(keys, r)
 }
 
-func (s *Service) row(ctx context.Context, tx store.Tx, id string) (store.Definition, error) {
+// openAs is open for those who get the result.
+func (s *Service[T]) openAs(keys *keyring.Keys, r store.Definition) (got T, err error) {
+	d, err := s.open(keys, r)
+	if err != nil {
+		return got, err
+	}
+	return s.as(d), nil
+}
+
+func (s *Service[T]) row(ctx context.Context, tx store.Tx, id string) (store.Definition, error) {
 	r, err := tx.Definition(ctx, s.kind.Row, id)
 	if errors.Is(err, store.ErrNotFound) {
 		return r, s.kind.Absent
@@ -323,65 +342,112 @@ type Filter struct {
 }
 
 // List returns a page, newest first, and how many match in all.
-func (s *Service) List(ctx context.Context, c access.Caller, f Filter, page store.Page) (list []Definition, total int64, err error) {
+func (s *Service[T]) List(ctx context.Context, c access.Caller, f Filter, page store.Page) (list []T, total int64, err error) {
 	keys, err := s.keysFor(ctx, c, s.kind.Read)
 	if err != nil {
 		return nil, 0, err
 	}
 	filter := store.DefinitionFilter{Kind: s.kind.Row, IDs: f.IDs, Name: f.Name}
-	err = s.store.Update(ctx, c.Tenant(), func(tx store.Tx) error {
-		list = nil // a transaction may run again
-		rows, err := tx.Definitions(ctx, filter, page)
-		if err != nil {
+	var rows []store.Definition
+	err = s.store.Update(ctx, c.Tenant(), func(tx store.Tx) (err error) {
+		if rows, err = tx.Definitions(ctx, filter, page); err != nil {
 			return fmt.Errorf("list definitions: %w", err)
-		}
-		for _, r := range rows {
-			d, err := s.open(keys, r)
-			if err != nil {
-				return err
-			}
-			list = append(list, d)
 		}
 		if total, err = tx.CountDefinitions(ctx, filter); err != nil {
 			return fmt.Errorf("count definitions: %w", err)
 		}
 		return tx.AppendLog(ctx, audit.Entry(c, s.now(), s.kind.Entity, audit.Many, audit.Read))
 	})
-	return list, total, err
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, r := range rows {
+		d, err := s.openAs(keys, r)
+		if err != nil {
+			return nil, 0, err
+		}
+		list = append(list, d)
+	}
+	return list, total, nil
+}
+
+// Definitions are opened outside the transaction that writes, which others wait
+// for. A row that another caller has changed in between is opened again.
+const maxAttempts = 50
+
+var errStale = errors.New("a definition was changed after it was opened")
+
+// again calls try until it has not failed for a row that was changed in
+// between; errChanged when that goes on.
+func again(try func() error) error {
+	var err error
+	for range maxAttempts {
+		if err = try(); !errors.Is(err, errStale) {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: %w", errChanged, err)
 }
 
 // Change replaces a definition by what change makes of it. change may run more
 // than once, does no I/O, and reports faults of its own.
-func (s *Service) Change(ctx context.Context, c access.Caller, id string, op audit.Operation, change func(Definition) (Draft, error), last ...store.Step[Definition]) (d Definition, err error) {
+func (s *Service[T]) Change(ctx context.Context, c access.Caller, id string, op audit.Operation, change func(T) (Draft, error), last ...store.Step[T]) (changed T, err error) {
+	var none T
 	keys, err := s.keysFor(ctx, c, s.kind.Update)
 	if err != nil {
-		return d, err
+		return none, err
 	}
-	err = s.store.Update(ctx, c.Tenant(), func(tx store.Tx) error {
-		r, err := s.row(ctx, tx, id)
-		if err != nil {
+	err = again(func() (err error) {
+		changed, err = s.changeOnce(ctx, c, keys, id, op, change, last)
+		return err
+	})
+	if errors.Is(err, store.ErrConflict) {
+		return none, fmt.Errorf("%w: %w", errChanged, err)
+	}
+	if err != nil {
+		return none, err
+	}
+	return changed, nil
+}
+
+// changeOnce is Change, unless the row is changed in between: then errStale.
+func (s *Service[T]) changeOnce(ctx context.Context, c access.Caller, keys *keyring.Keys, id string, op audit.Operation, change func(T) (Draft, error), last []store.Step[T]) (changed T, err error) {
+	var r store.Definition
+	err = s.store.View(ctx, c.Tenant(), func(tx store.Tx) (err error) {
+		r, err = s.row(ctx, tx, id)
+		return err
+	})
+	if err != nil {
+		return changed, err
+	}
+	old, err := s.openAs(keys, r)
+	if err != nil {
+		return changed, err
+	}
+	next, err := change(old)
+	if err != nil {
+		return changed, err
+	}
+	moved := next.ApplicationID != r.ApplicationID
+	r.Name, r.ApplicationID = next.Name, next.ApplicationID
+	r.ModifiedBy, r.ModifiedAt = c.Application(), store.At(s.now())
+	r.Version++
+	if err := s.seal(keys, &r, next); err != nil {
+		return changed, err
+	}
+	changed = s.as(opened(c.Tenant(), r, next.Contents, next.reactors()))
+	return changed, s.store.Update(ctx, c.Tenant(), func(tx store.Tx) error {
+		if current, err := s.row(ctx, tx, id); err != nil {
 			return err
+		} else if current.Version+1 != r.Version {
+			return errStale
 		}
-		old, err := s.open(keys, r)
-		if err != nil {
-			return err
-		}
-		next, err := change(old)
-		if err != nil {
-			return err
-		}
-		if next.ApplicationID != r.ApplicationID {
+		if moved {
 			if err := checkApplication(ctx, tx, next); err != nil {
 				return err
 			}
 		}
 		if err := checkReactors(ctx, tx, next); err != nil {
-			return err
-		}
-		r.Name, r.ApplicationID = next.Name, next.ApplicationID
-		r.ModifiedBy, r.ModifiedAt = c.Application(), store.At(s.now())
-		r.Version++
-		if err := s.seal(keys, &r, next); err != nil {
 			return err
 		}
 		if err := tx.ReplaceDefinition(ctx, r); err != nil {
@@ -390,34 +456,37 @@ func (s *Service) Change(ctx context.Context, c access.Caller, id string, op aud
 		if err := tx.AppendLog(ctx, audit.Entry(c, s.now(), s.kind.Entity, id, op)); err != nil {
 			return err
 		}
-		if d, err = s.open(keys, r); err != nil {
-			return err
-		}
-		return store.Finish(tx, d, last)
+		return store.Finish(tx, changed, last)
 	})
-	if errors.Is(err, store.ErrConflict) {
-		return d, fmt.Errorf("%w: %w", errChanged, err)
-	}
-	return d, err
 }
 
 // Delete removes a definition, unless another names it.
-func (s *Service) Delete(ctx context.Context, c access.Caller, id string) error {
+func (s *Service[T]) Delete(ctx context.Context, c access.Caller, id string) error {
 	if err := c.Require(s.kind.Delete); err != nil {
 		return err
 	}
-	var keys *keyring.Keys // to look into those that may name it
-	if s.kind.Users != "" {
-		var err error
-		if keys, err = s.keysOf(ctx, c.Tenant()); err != nil {
+	if s.kind.Users == "" {
+		return s.deleteIf(ctx, c, id, func(store.Tx) error { return nil })
+	}
+	keys, err := s.keysOf(ctx, c.Tenant())
+	if err != nil {
+		return err
+	}
+	return again(func() error {
+		naming, err := s.naming(ctx, keys, id)
+		if err != nil {
 			return err
 		}
-	}
+		return s.deleteIf(ctx, c, id, func(tx store.Tx) error { return s.checkUnused(ctx, tx, naming, id) })
+	})
+}
+
+// deleteIf removes a definition when check, in the same transaction, finds
+// nothing against it.
+func (s *Service[T]) deleteIf(ctx context.Context, c access.Caller, id string, check func(store.Tx) error) error {
 	return s.store.Update(ctx, c.Tenant(), func(tx store.Tx) error {
-		if keys != nil {
-			if err := s.checkUnused(ctx, tx, keys, id); err != nil {
-				return err
-			}
+		if err := check(tx); err != nil {
+			return err
 		}
 		if err := tx.DeleteDefinition(ctx, s.kind.Row, id); errors.Is(err, store.ErrNotFound) {
 			return s.kind.Absent
@@ -428,23 +497,62 @@ func (s *Service) Delete(ctx context.Context, c access.Caller, id string) error 
 	})
 }
 
-// checkUnused refuses to delete what definitions of another kind name. Which
-// they name is sealed, so each is opened: there are few, and this is rare.
-func (s *Service) checkUnused(ctx context.Context, tx store.Tx, keys *keyring.Keys, id string) error {
-	if _, err := s.row(ctx, tx, id); err != nil {
+// revision is one version of a definition.
+type revision struct {
+	id      string
+	version int64
+}
+
+// naming opens the definitions that may name another, and reports of each
+// whether it does. Which they name is sealed, so each is opened: there are few,
+// and this is rare.
+func (s *Service[T]) naming(ctx context.Context, keys *keyring.Keys, id string) (map[revision]bool, error) {
+	var rows []store.Definition
+	err := s.store.View(ctx, keys.Tenant(), func(tx store.Tx) (err error) {
+		rows, err = s.users(ctx, tx, id)
 		return err
-	}
-	rows, err := tx.Definitions(ctx, store.DefinitionFilter{Kind: s.kind.Users}, store.Page{Limit: math.MaxInt32})
+	})
 	if err != nil {
-		return fmt.Errorf("list definitions: %w", err)
+		return nil, err
 	}
-	var users int64
+	naming := make(map[revision]bool, len(rows))
 	for _, r := range rows {
 		d, err := s.open(keys, r)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if slices.Contains(d.Reactors, id) {
+		naming[revision{r.ID, r.Version}] = slices.Contains(d.Reactors, id)
+	}
+	return naming, nil
+}
+
+// users returns the rows of the definitions that may name another, which must
+// be there.
+func (s *Service[T]) users(ctx context.Context, tx store.Tx, id string) ([]store.Definition, error) {
+	if _, err := s.row(ctx, tx, id); err != nil {
+		return nil, err
+	}
+	rows, err := tx.Definitions(ctx, store.DefinitionFilter{Kind: s.kind.Users}, store.Page{Limit: math.MaxInt32})
+	if err != nil {
+		return nil, fmt.Errorf("list definitions: %w", err)
+	}
+	return rows, nil
+}
+
+// checkUnused refuses to delete what definitions of another kind name. A row
+// that naming does not have was written since: errStale.
+func (s *Service[T]) checkUnused(ctx context.Context, tx store.Tx, naming map[revision]bool, id string) error {
+	rows, err := s.users(ctx, tx, id)
+	if err != nil {
+		return err
+	}
+	var users int64
+	for _, r := range rows {
+		names, known := naming[revision{r.ID, r.Version}]
+		if !known {
+			return errStale
+		}
+		if names {
 			users++
 		}
 	}
@@ -456,20 +564,20 @@ func (s *Service) checkUnused(ctx context.Context, tx store.Tx, keys *keyring.Ke
 
 // Find returns a definition to run it. It asks for no permission and logs
 // nothing: whoever runs it does both, when the tokens are known.
-func (s *Service) Find(ctx context.Context, tenant, id string) (Definition, error) {
+func (s *Service[T]) Find(ctx context.Context, tenant, id string) (T, error) {
 	return s.find(ctx, tenant, func(_ *keyring.Keys, tx store.Tx) (store.Definition, error) {
 		return tx.Definition(ctx, s.kind.Row, id)
 	})
 }
 
 // FindByKey is Find for whoever has the definition's key.
-func (s *Service) FindByKey(ctx context.Context, tenant string, key secret.Text) (Definition, error) {
+func (s *Service[T]) FindByKey(ctx context.Context, tenant string, key secret.Text) (T, error) {
 	return s.find(ctx, tenant, func(keys *keyring.Keys, tx store.Tx) (store.Definition, error) {
 		return tx.DefinitionByKey(ctx, keys.HashKey(key))
 	})
 }
 
-func (s *Service) find(ctx context.Context, tenant string, look func(*keyring.Keys, store.Tx) (store.Definition, error)) (d Definition, err error) {
+func (s *Service[T]) find(ctx context.Context, tenant string, look func(*keyring.Keys, store.Tx) (store.Definition, error)) (d T, err error) {
 	keys, err := s.ring.For(ctx, tenant)
 	if errors.Is(err, keyring.ErrNoKeys) || errors.Is(err, store.ErrNoTenant) {
 		return d, s.kind.Absent
@@ -488,5 +596,5 @@ func (s *Service) find(ctx context.Context, tenant string, look func(*keyring.Ke
 	if err != nil {
 		return d, fmt.Errorf("look for a definition: %w", err)
 	}
-	return s.open(keys, r)
+	return s.openAs(keys, r)
 }

@@ -59,7 +59,7 @@ func TestADefinitionsLife(t *testing.T) {
 }
 
 // calls are all methods that ask for a permission, on one id.
-func (w *world) calls(s *definition.Service) map[access.Permission]func(access.Caller, string) error {
+func (w *world) calls(s *service) map[access.Permission]func(access.Caller, string) error {
 	return map[access.Permission]func(access.Caller, string) error{
 		access.ReactorCreate: func(c access.Caller, _ string) error {
 			_, err := s.Create(ctx, c, definition.Draft{Name: "x", Contents: contents(w.t, `{}`)})
@@ -250,5 +250,98 @@ func TestTheLastStepIsPartOfTheChange(t *testing.T) {
 	}, fail)
 	if got, _ := w.reactors.Get(ctx, c, made.ID); !errors.Is(err, stop) || got.Name != "x" {
 		t.Errorf("Change = %v, and the name is %q", err, got.Name)
+	}
+}
+
+// TestOthersWriteWhileADefinitionIsOpened: what a change makes of a definition is
+// not made in the transaction that writes, and no change is lost by that. Were it
+// made there, the change inside the change would wait for itself.
+func TestOthersWriteWhileADefinitionIsOpened(t *testing.T) {
+	w := newWorld(t)
+	c := w.manager(w.tenant)
+	made := w.make(w.reactors, definition.Draft{Name: "a", Contents: contents(t, `{"code":"1"}`)})
+	append1 := func(letter string, between func()) error {
+		_, err := w.reactors.Change(ctx, c, made.ID, audit.Update, func(old definition.Definition) (definition.Draft, error) {
+			between()
+			return definition.Draft{Name: old.Name + letter, Contents: old.Contents}, nil
+		})
+		return err
+	}
+	runs := 0
+	err := append1("b", func() {
+		if runs++; runs == 1 {
+			if err := append1("c", func() {}); err != nil {
+				t.Errorf("the change in between: %v", err)
+			}
+		}
+	})
+	got, errGet := w.reactors.Get(ctx, c, made.ID)
+	if err != nil || errGet != nil || runs != 2 || got.Name != "acb" || got.Version != 3 {
+		t.Errorf("Change = %v after %d runs, and it is %q of version %d (%v); want acb of version 3 after 2 runs", err, runs, got.Name, got.Version, errGet)
+	}
+	if n := w.logged(audit.Reactor, made.ID, audit.Update); n != 2 {
+		t.Errorf("%d changes are in the log, want 2", n)
+	}
+
+	err = append1("d", func() {
+		if err := append1("e", func() {}); err != nil {
+			t.Errorf("the change in between: %v", err)
+		}
+	})
+	if !errors.Is(err, fault.Conflict) {
+		t.Errorf("Change = %v where another is always faster, want a conflict", err)
+	}
+
+	err = append1("f", func() {
+		if err := w.reactors.Delete(ctx, c, made.ID); err != nil {
+			t.Errorf("Delete: %v", err)
+		}
+	})
+	if !errors.Is(err, fault.NotFound) {
+		t.Errorf("Change = %v of what was deleted in between, want not found", err)
+	}
+}
+
+// TestADeletionMindsWhatIsWrittenMeanwhile: the definitions that may name another
+// are opened before the transaction that deletes it.
+func TestADeletionMindsWhatIsWrittenMeanwhile(t *testing.T) {
+	for name, test := range map[string]struct {
+		between func(w *world, id string, users []definition.Definition)
+		want    string
+	}{
+		"nothing": {func(*world, string, []definition.Definition) {}, ""},
+		"one that names it": {func(w *world, id string, _ []definition.Definition) {
+			w.make(w.proxies, definition.Draft{Name: "y", Contents: contents(w.t, `{"key":"third"}`), Reactors: map[string]string{"reactor": id}})
+		}, "in use: 1"},
+		"one that names another": {func(w *world, _ string, _ []definition.Definition) {
+			w.make(w.proxies, definition.Draft{Name: "y", Contents: contents(w.t, `{"key":"third"}`)})
+		}, ""},
+		"one that names it now": {func(w *world, id string, users []definition.Definition) {
+			_, err := w.proxies.Change(ctx, w.manager(w.tenant), users[0].ID, audit.Update, func(old definition.Definition) (definition.Draft, error) {
+				return definition.Draft{Name: old.Name, Contents: old.Contents, Reactors: map[string]string{"reactor": id}}, nil
+			})
+			if err != nil {
+				w.t.Error(err)
+			}
+		}, "in use: 1"},
+		"its own deletion": {func(w *world, id string, _ []definition.Definition) {
+			w.change(w.tenant, func(tx store.Tx) error { return tx.DeleteDefinition(ctx, store.DefinitionReactor, id) })
+		}, "no such thing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			made := w.make(w.reactors, definition.Draft{Name: "x", Contents: contents(t, `{"code":"1"}`)})
+			user := w.make(w.proxies, definition.Draft{Name: "x", Contents: contents(t, `{"key":"first"}`)})
+			runs := 0
+			w.beforeUpdate = func() {
+				if runs++; runs == 1 {
+					test.between(w, made.ID, []definition.Definition{user})
+				}
+			}
+			err := w.reactors.Delete(ctx, w.manager(w.tenant), made.ID)
+			if (err == nil) != (test.want == "") || err != nil && err.Error() != test.want {
+				t.Errorf("Delete = %v, want %q", err, test.want)
+			}
+		})
 	}
 }

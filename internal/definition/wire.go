@@ -23,10 +23,11 @@ var ErrNotObject = fault.New(fault.Invalid, "the body must be a JSON object")
 // EmptyObject is an object without members.
 var EmptyObject = new(jsonvalue.Builder).Value()
 
-// Member returns the text of a member; "" where there is none.
+// Member returns the text of a member that is not protected; "" where there is
+// none.
 func Member(v jsonvalue.Value, name string) string {
 	member, _ := v.Get(name)
-	return member.Reveal()
+	return member.PublicText()
 }
 
 // Text reads a member that must be a string or absent. What is wrong is noted
@@ -37,7 +38,7 @@ func Text(f *fault.Fields, v jsonvalue.Value, name, path string) string {
 		f.Add(path, "must be a string")
 		return ""
 	}
-	return member.Reveal()
+	return member.PublicText()
 }
 
 // Object reads a member that must be an object or absent.
@@ -101,7 +102,7 @@ type idField struct {
 
 func applicationID(f *fault.Fields, in jsonvalue.Value, name, path string) idField {
 	v, given := in.Get(name)
-	if given && v.Kind() == jsonvalue.String && v.Reveal() == "" {
+	if given && v.Kind() == jsonvalue.String && v.PublicText() == "" {
 		f.Add(path, "must be the id of an application; null stands for none")
 	}
 	return idField{id: Text(f, in, name, path), null: given && v.IsNull()}

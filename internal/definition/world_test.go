@@ -28,12 +28,20 @@ var kinds = map[string]definition.Kind{
 	store.DefinitionReactor: {
 		Row: store.DefinitionReactor, Entity: audit.Reactor, Absent: errAbsent,
 		Create: access.ReactorCreate, Read: access.ReactorRead, Update: access.ReactorUpdate, Delete: access.ReactorDelete,
+		Users: store.DefinitionProxy, InUse: errInUse,
 	},
 	store.DefinitionProxy: {
 		Row: store.DefinitionProxy, Entity: audit.Proxy, Absent: errAbsent,
 		Create: access.ProxyCreate, Read: access.ProxyRead, Update: access.ProxyUpdate, Delete: access.ProxyDelete,
 	},
 }
+
+// service keeps definitions as they are, whatever their kind.
+type service = definition.Service[definition.Definition]
+
+func itself(d definition.Definition) definition.Definition { return d }
+
+var errInUse = fault.New(fault.Conflict, "in use")
 
 // world is an installation with two tenants, each with one application of
 // every type, whose id is its type.
@@ -42,10 +50,12 @@ type world struct {
 	store    store.Store
 	ring     *keyring.Ring
 	now      time.Time
-	reactors *definition.Service
-	proxies  *definition.Service
+	reactors *service
+	proxies  *service
 	tenant   string
 	other    string
+	// beforeUpdate runs before each transaction in which reactors are written.
+	beforeUpdate func()
 }
 
 func newWorld(t *testing.T) *world {
@@ -85,12 +95,27 @@ func newWorld(t *testing.T) *world {
 			return err
 		})
 	}
-	w.reactors = definition.New(kinds[store.DefinitionReactor], s, w.ring, now, nil)
+	w.reactors = definition.New(kinds[store.DefinitionReactor], w.hooked(), w.ring, now, nil, itself)
 	w.proxies = definition.New(kinds[store.DefinitionProxy], s, w.ring, now, func(contents jsonvalue.Value) secret.Text {
 		key, _ := contents.Get("key")
 		return secret.NewText(key.Reveal())
-	})
+	}, itself)
 	return w
+}
+
+// hooked is the store with a function that runs before an update of reactors.
+type hooked struct {
+	store.Store
+	w *world
+}
+
+func (w *world) hooked() store.Store { return hooked{w.store, w} }
+
+func (h hooked) Update(ctx context.Context, tenant string, fn func(store.Tx) error) error {
+	if h.w.beforeUpdate != nil {
+		h.w.beforeUpdate()
+	}
+	return h.Store.Update(ctx, tenant, fn)
 }
 
 func (w *world) change(tenant string, fn func(store.Tx) error) {
@@ -115,7 +140,7 @@ func contents(t *testing.T, text string) jsonvalue.Value {
 	return v
 }
 
-func (w *world) make(s *definition.Service, in definition.Draft) definition.Definition {
+func (w *world) make(s *service, in definition.Draft) definition.Definition {
 	w.t.Helper()
 	d, err := s.Create(w.t.Context(), w.manager(w.tenant), in)
 	if err != nil {

@@ -257,10 +257,10 @@ func TestSettings(t *testing.T) {
 	if err != nil || !maps.Equal(got.Settings, defaults) {
 		t.Fatalf("a new tenant has %v, %v; want %v", got.Settings, err, defaults)
 	}
-	if len(directory.Settings()) != len(defaults) {
-		t.Errorf("there are %d settings, and the test knows %d", len(directory.Settings()), len(defaults))
+	if len(directory.SettingRows()) != len(defaults) {
+		t.Errorf("there are %d settings, and the test knows %d", len(directory.SettingRows()), len(defaults))
 	}
-	for _, row := range directory.Settings() {
+	for _, row := range directory.SettingRows() {
 		if row.Default != defaults[row.Name] || row.Doc == "" {
 			t.Errorf("setting %s has default %q and doc %q", row.Name, row.Default, row.Doc)
 		}
@@ -300,6 +300,41 @@ func TestSettings(t *testing.T) {
 		}
 		if err != nil || now.Name != wantName || !maps.Equal(now.Settings, want) {
 			t.Errorf("%s: afterwards the tenant is %s with %v, %v; want %s with %v", name, now.Name, now.Settings, err, wantName, want)
+		}
+	}
+}
+
+func TestSettingsAreReadIntoTheirFields(t *testing.T) {
+	defaults := directory.Settings{FingerprintTokens: true, CVCRetention: time.Hour}
+	if got := directory.DefaultSettings(); got != defaults {
+		t.Errorf("DefaultSettings() = %+v, want %+v", got, defaults)
+	}
+	for name, test := range map[string]struct {
+		chosen map[string]string
+		want   directory.Settings
+	}{
+		"none":            {nil, defaults},
+		"of a later time": {map[string]string{"not_yet_known": "true"}, defaults},
+		"no fingerprints": {map[string]string{"fingerprint_tokens": "false"}, directory.Settings{CVCRetention: time.Hour}},
+		"deduplication":   {map[string]string{"deduplicate_tokens": "true"}, directory.Settings{FingerprintTokens: true, CVCRetention: time.Hour, DeduplicateTokens: true}},
+		"no ephemeral":    {map[string]string{"disable_ephemeral_proxy": "true"}, directory.Settings{FingerprintTokens: true, CVCRetention: time.Hour, DisableEphemeralProxy: true}},
+		"no anonymous":    {map[string]string{"disable_anonymous_detokenization": "true"}, directory.Settings{FingerprintTokens: true, CVCRetention: time.Hour, DisableAnonymousDetokenization: true}},
+		"numeric ids":     {map[string]string{"numeric_ids": "true"}, directory.Settings{FingerprintTokens: true, CVCRetention: time.Hour, NumericIDs: true}},
+		"a retention":     {map[string]string{"cvc_retention": "90s"}, directory.Settings{FingerprintTokens: true, CVCRetention: 90 * time.Second}},
+	} {
+		if got, err := directory.SettingsOf(store.Tenant{Settings: test.chosen}); got != test.want || err != nil {
+			t.Errorf("%s: SettingsOf(%v) = %+v, %v; want %+v", name, test.chosen, got, err, test.want)
+		}
+	}
+	for _, row := range directory.SettingRows() {
+		for _, text := range []string{"", "yes", "TRUE", "2h"} {
+			damaged := store.Tenant{Settings: map[string]string{row.Name: text}}
+			if _, err := directory.SettingsOf(damaged); err == nil {
+				t.Errorf("SettingsOf(%v) returns no error", damaged.Settings)
+			}
+			if got, err := directory.WideningOf(damaged, nil); got != (directory.Widening{}) || err == nil {
+				t.Errorf("WideningOf(%v) = %+v, %v; want none and an error", damaged.Settings, got, err)
+			}
 		}
 	}
 }

@@ -290,7 +290,8 @@ func uncapped(ctx context.Context, tx store.Tx, keys *keyring.Keys) (bool, error
 	if err != nil {
 		return false, notFound(err, errNoTenant)
 	}
-	return Widened(t, keys, UncappedSessions)
+	widening, err := WideningOf(t, keys)
+	return widening.UncappedSessions, err
 }
 
 // Sessions returns a page of the tenant's live sessions, newest first, and how

@@ -27,90 +27,12 @@ var (
 type Tenant struct {
 	ID       string
 	Name     string
-	Settings map[string]string // all of them, those left out at their defaults
+	Settings map[string]string // all of them, as the tenant wrote them; those left out at their defaults
 	Made
 }
 
-// Setting is one thing that a tenant may choose for itself.
-type Setting struct {
-	Name    string
-	Doc     string
-	Default string
-	valid   func(value string) bool
-	refusal string
-}
-
-// The settings that let callers see or do more than the rules say. They count
-// only when they are sealed too: see Widened.
-const (
-	UncappedSessions   = "uncapped_sessions"
-	BlindDeduplication = "blind_deduplication"
-	MaskedFingerprints = "masked_fingerprints"
-)
-
-// settings are all that there are; see Settings.
-var settings = []Setting{
-	choice("fingerprint_tokens", "Whether every token gets a fingerprint, or only those that ask for one.", "true"),
-	choice("deduplicate_tokens", "Whether a create that would repeat a token answers with the existing one.", "false"),
-	choice("disable_ephemeral_proxy", "Whether calls that name their destination in a header are refused.", "false"),
-	choice("disable_anonymous_detokenization", "Whether proxies that ask for no key put no protected values in, unless they have an application.", "false"),
-	choice(UncappedSessions, "Whether a session may hold more than the application that authorized it.", "false"),
-	choice(BlindDeduplication, "Whether callers who may not see fingerprints deduplicate too. Callers who know the id of a token can then test guesses of its data.", "false"),
-	choice(MaskedFingerprints, "Whether callers who see the mask of a token see its fingerprint too. With a mask and a fingerprint a card number can be guessed.", "false"),
-	choice("numeric_ids", "Whether ids, containers and metadata keys may look like card numbers.", "false"),
-	{
-		Name: "cvc_retention", Doc: "How long a card's security code is kept; at most an hour.", Default: "1h",
-		valid: func(v string) bool {
-			d, err := time.ParseDuration(v)
-			return err == nil && d >= time.Minute && d <= keyring.Retention
-		},
-		refusal: "must be a duration from 1m to 1h",
-	},
-}
-
-func choice(name, doc, fallback string) Setting {
-	return Setting{
-		Name: name, Doc: doc, Default: fallback,
-		valid: func(v string) bool { return v == "true" || v == "false" }, refusal: `must be "true" or "false"`,
-	}
-}
-
-// Settings returns the rows, for the documentation.
-func Settings() []Setting { return slices.Clone(settings) }
-
-// withDefaults fills in what the tenant did not choose.
-func withDefaults(chosen map[string]string) map[string]string {
-	all := make(map[string]string, len(settings))
-	for _, row := range settings {
-		all[row.Name] = row.Default
-		if v, ok := chosen[row.Name]; ok {
-			all[row.Name] = v
-		}
-	}
-	return all
-}
-
-// SettingsOf returns what holds for a tenant: its choices, and the defaults of
-// what it did not choose.
-func SettingsOf(t store.Tenant) map[string]string { return withDefaults(t.Settings) }
-
-func checkSettings(f *fault.Fields, chosen map[string]string) {
-	known := 0
-	for _, row := range settings {
-		if v, ok := chosen[row.Name]; ok {
-			known++
-			if !row.valid(v) {
-				f.Add("settings."+row.Name, row.refusal)
-			}
-		}
-	}
-	if known < len(chosen) {
-		f.Add("settings", "holds a setting that does not exist")
-	}
-}
-
 func tenantOf(r store.Tenant) Tenant {
-	return Tenant{ID: r.ID, Name: r.Name, Settings: withDefaults(r.Settings), Made: Made{
+	return Tenant{ID: r.ID, Name: r.Name, Settings: settingTexts(r.Settings), Made: Made{
 		CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt.Time(), ModifiedBy: r.ModifiedBy, ModifiedAt: r.ModifiedAt.Time(),
 	}}
 }
@@ -136,7 +58,7 @@ func (s *Service) ReplaceTenant(ctx context.Context, c access.Caller, name strin
 	}
 	var f fault.Fields
 	checkName(&f, name)
-	checkSettings(&f, chosen)
+	settings := checkSettings(&f, chosen)
 	if err := f.Err(); err != nil {
 		return Tenant{}, err
 	}
@@ -154,8 +76,9 @@ func (s *Service) ReplaceTenant(ctx context.Context, c access.Caller, name strin
 		if err != nil {
 			return err
 		}
-		if widened := kept.widenedAs(r); widened != kept {
-			if r.Secrets, err = sealSecrets(keys, widened); err != nil {
+		if kept.Widening != settings.widening {
+			kept.Widening = settings.widening
+			if r.Secrets, err = sealSecrets(keys, kept); err != nil {
 				return err
 			}
 		}
@@ -325,45 +248,13 @@ type CallbackSecret struct {
 const callbackOverlap = 24 * time.Hour
 
 // keptSecrets is the form in which a tenant's secrets are sealed, and the
-// settings that let callers see or do more. Those count only here: anyone who
-// can write to the database must not turn them on.
+// settings that let callers see or do more: see WideningOf.
 type keptSecrets struct {
 	Callback  string    `json:"callback"`
 	Previous  string    `json:"previous,omitempty"`
 	RotatedAt time.Time `json:"rotated_at,omitzero"`
 
-	UncappedSessions   bool `json:"uncapped_sessions,omitempty"`
-	BlindDeduplication bool `json:"blind_deduplication,omitempty"`
-	MaskedFingerprints bool `json:"masked_fingerprints,omitempty"`
-}
-
-// widenedAs returns k with the settings that a row has in plaintext.
-func (k keptSecrets) widenedAs(r store.Tenant) keptSecrets {
-	for name, on := range k.widening() {
-		*on = SettingsOf(r)[name] == "true"
-	}
-	return k
-}
-
-// widening has the sealed settings by their names.
-func (k *keptSecrets) widening() map[string]*bool {
-	return map[string]*bool{
-		UncappedSessions: &k.UncappedSessions, BlindDeduplication: &k.BlindDeduplication, MaskedFingerprints: &k.MaskedFingerprints,
-	}
-}
-
-// Widened reports whether a setting that lets callers see or do more is on: the
-// tenant's row has it, and so does what was sealed when it was chosen.
-func Widened(r store.Tenant, keys *keyring.Keys, name string) (bool, error) {
-	if SettingsOf(r)[name] != "true" {
-		return false, nil
-	}
-	kept, err := openSecrets(keys, r.Secrets)
-	if err != nil {
-		return false, fmt.Errorf("open secrets: %w", err)
-	}
-	on := kept.widening()[name]
-	return on != nil && *on, nil
+	Widening
 }
 
 // newCallbackSecret makes a secret in the form that libraries for Standard

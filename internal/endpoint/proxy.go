@@ -21,10 +21,10 @@ func proxyOf(d proxy.Proxy) api.Proxy {
 		return &api.ProxyTransform{Code: code}
 	}
 	return api.Proxy{
-		ID: d.ID, TenantID: d.TenantID, Name: d.Name, Key: proxy.Key(d), DestinationURL: proxy.Destination(d), RequireAuth: proxy.RequireAuth(d),
+		ID: d.ID, TenantID: d.TenantID, Name: d.Name, Key: proxy.Key(d).Reveal(), DestinationURL: proxy.Destination(d), RequireAuth: proxy.RequireAuth(d),
 		RequestTransform: transform(proxy.RequestTransform(d)), ResponseTransform: transform(proxy.ResponseTransform(d)),
 		RequestReactorID: proxy.RequestReactor(d), ResponseReactorID: proxy.ResponseReactor(d),
-		ApplicationID: d.ApplicationID, Configuration: configurationOf(proxy.Configuration(d)), Made: madeOfDefinition(d),
+		ApplicationID: d.ApplicationID, Configuration: configurationOf(proxy.Configuration(d)), Made: madeOfDefinition(d.Definition),
 	}
 }
 

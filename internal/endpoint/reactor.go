@@ -28,7 +28,7 @@ func reactorOf(d reactor.Reactor) api.Reactor {
 	out := api.Reactor{
 		ID: d.ID, TenantID: d.TenantID, Name: d.Name, Code: reactor.Code(d), Configuration: configurationOf(reactor.Configuration(d)),
 		State: "active", // tools that deploy reactors wait for it; here a reactor runs once it is stored
-		Made:  madeOfDefinition(d),
+		Made:  madeOfDefinition(d.Definition),
 	}
 	if d.ApplicationID != "" {
 		out.Application = &api.ApplicationRef{ID: d.ApplicationID}

@@ -216,7 +216,7 @@ func tokenFilterOf(q url.Values) (token.Filter, error) {
 		if value.Kind() != jsonvalue.String {
 			return f, errMetadataFilter
 		}
-		ask(key, value.Reveal())
+		ask(key, value.PublicText())
 	}
 	return f, nil
 }

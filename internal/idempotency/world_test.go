@@ -173,7 +173,7 @@ func (w *world) replays() (list []string) {
 func (w *world) made() (n int64) {
 	w.t.Helper()
 	err := w.store.Store.View(w.t.Context(), w.tenant, func(tx store.Tx) (err error) {
-		n, err = tx.CountTokens(w.t.Context(), store.TokenFilter{Now: 1})
+		n, err = tx.CountTokens(w.t.Context(), store.TokenFilter{Now: 1, Groups: store.AllGroups()})
 		return err
 	})
 	if err != nil {

@@ -4,14 +4,19 @@
 // its members, that what it accepts is strict JSON, and that no way of
 // printing, logging or marshalling a Value, alone or inside any other type,
 // shows what is in it. It never changes a Value once it is made, so values
-// may be shared freely. The ways out are Reveal, Members, AppendJSON,
-// WriteJSON and Stringify; every one of them hands over plaintext.
+// may be shared freely.
+//
+// Reveal, AppendJSON, WriteJSON and Stringify are for places where a protected
+// value leaves: a test lists by name every file that calls one of them. Where a
+// value stays, Matches and Characters check it in place, and Sealed encrypts it.
+// PublicText reads what is not protected, such as an id or a name.
 package jsonvalue
 
 import (
 	"iter"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -140,8 +145,25 @@ func (v Value) IsTrue() bool { n := v.node(); return n.kind == Bool && n.text ==
 
 // Reveal returns the text of a scalar: the characters of a string, the exact
 // digits of a number, true or false. It is empty for null, arrays and
-// objects. Keep it no longer than the call at hand.
+// objects. Keep it no longer than the call at hand. It is for protected values
+// that leave; see the comment of the package for the others.
 func (v Value) Reveal() string { return v.node().text }
+
+// PublicText returns what Reveal does, of a value that is not protected: an
+// attribute of a request, of a definition or of a job, such as an id, a name, a
+// URL or an expression. It is never for the data of a token, for what an
+// expression returned, or for a configuration.
+func (v Value) PublicText() string { return v.node().text }
+
+// Matches reports whether is holds for the text that Reveal returns. The
+// function must not keep the text.
+func (v Value) Matches(is func(text string) bool) bool { return is(v.node().text) }
+
+// Characters counts those of the text that Reveal returns.
+func (v Value) Characters() int { return utf8.RuneCountInString(v.node().text) }
+
+// AsString returns a string with the text of a scalar.
+func (v Value) AsString() Value { return seal(&node{kind: String, text: v.node().text}) }
 
 // Len counts the items of an array or the members of an object.
 func (v Value) Len() int { return len(v.node().items) }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -317,4 +318,41 @@ func reachable(v reflect.Value, canary string, depth int) bool {
 		}
 	}
 	return false
+}
+
+func TestValuesAreCheckedInPlace(t *testing.T) {
+	for text, want := range map[string]struct {
+		public     string
+		characters int
+	}{
+		`"né"`: {"né", 2}, `""`: {"", 0}, `1.50`: {"1.50", 4}, `true`: {"true", 4}, `null`: {"", 0}, `["x"]`: {"", 0}, `{"a":"x"}`: {"", 0},
+	} {
+		v := must(t, text)
+		if v.PublicText() != want.public || v.Characters() != want.characters || v.PublicText() != v.Reveal() {
+			t.Errorf("%s: got text %q of %d characters, want %q of %d", text, v.PublicText(), v.Characters(), want.public, want.characters)
+		}
+		for _, is := range []bool{true, false} {
+			if got := v.Matches(func(text string) bool { return (text == want.public) == is }); got != is {
+				t.Errorf("%s: Matches returns %v, want %v", text, got, is)
+			}
+		}
+		if s := v.AsString(); s.Kind() != jsonvalue.String || s.Reveal() != want.public {
+			t.Errorf("%s: AsString has kind %s and text %q, want a string with %q", text, s.Kind(), s.Reveal(), want.public)
+		}
+	}
+}
+
+func TestSealedOverwritesWhatItHandsOver(t *testing.T) {
+	var handed []byte
+	failed := errors.New("no key")
+	sealed, err := must(t, `{"b":1,"a":"x"}`).Sealed(func(plaintext []byte) ([]byte, error) {
+		handed = plaintext
+		return []byte(strings.ToUpper(string(plaintext))), failed
+	})
+	if string(sealed) != `{"B":1,"A":"X"}` || !errors.Is(err, failed) {
+		t.Errorf("Sealed returns %s, %v; want what the function returned", sealed, err)
+	}
+	if len(handed) == 0 || slices.ContainsFunc(handed, func(b byte) bool { return b != 0 }) {
+		t.Errorf("the plaintext is left in memory: %q", handed)
+	}
 }

@@ -17,6 +17,14 @@ func (v Value) AppendJSON(dst []byte) []byte {
 	return e.buf
 }
 
+// Sealed returns what with makes of the JSON of the value, which is overwritten
+// before Sealed returns. It is for encryption.
+func (v Value) Sealed(with func(plaintext []byte) ([]byte, error)) ([]byte, error) {
+	plain := v.AppendJSON(nil)
+	defer clear(plain)
+	return with(plain)
+}
+
 // WriteJSON writes what AppendJSON appends, a piece at a time.
 func (v Value) WriteJSON(w io.Writer) error {
 	e := emitter{w: w}

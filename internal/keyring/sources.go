@@ -67,7 +67,7 @@ type sealedValue struct {
 
 func tokenRows(ctx context.Context, tx store.Tx, after *store.Position, limit int) ([]sealedRow, error) {
 	// Expired tokens are rows too, until they are swept: hence the first of instants.
-	tokens, err := tx.Tokens(ctx, store.TokenFilter{Now: 1}, store.Page{After: after, Limit: limit})
+	tokens, err := tx.Tokens(ctx, store.TokenFilter{Now: 1, Groups: store.AllGroups()}, store.Page{After: after, Limit: limit})
 	rows := make([]sealedRow, len(tokens))
 	for i := range tokens {
 		t := &tokens[i]

@@ -203,7 +203,7 @@ func (w *world) readable(tenant string, keys *keyring.Keys) map[uint32]int {
 		used[id]++
 	}
 	w.update(tenant, func(tx store.Tx) error {
-		tokens, err := tx.Tokens(w.t.Context(), store.TokenFilter{Now: 1}, store.Page{Limit: 1000})
+		tokens, err := tx.Tokens(w.t.Context(), store.TokenFilter{Now: 1, Groups: store.AllGroups()}, store.Page{Limit: 1000})
 		if err != nil {
 			return err
 		}

@@ -149,11 +149,11 @@ func (s *Service) admitEphemeral(ctx context.Context, in Incoming, t target) (_ 
 	if err := t.caller.RequireSomewhere(access.TokenUse); err != nil {
 		return t, err
 	}
-	disabled, err := s.setting(ctx, t.tenant, "disable_ephemeral_proxy")
+	chosen, err := s.settings(ctx, t.tenant)
 	if err != nil {
 		return t, err
 	}
-	if disabled {
+	if chosen.DisableEphemeralProxy {
 		return t, errDisabled
 	}
 	t.destination, err = s.destinations.Check(given[0])
@@ -169,23 +169,23 @@ func (s *Service) authenticate(in Incoming) (access.Caller, error) {
 	return c, err
 }
 
-// setting reads whether a tenant has chosen "true".
-func (s *Service) setting(ctx context.Context, tenant, name string) (on bool, err error) {
+// settings returns what a tenant has chosen.
+func (s *Service) settings(ctx context.Context, tenant string) (chosen directory.Settings, err error) {
 	err = s.store.View(ctx, tenant, func(tx store.Tx) error {
 		row, err := tx.TenantRow(ctx)
 		if err != nil {
 			return err
 		}
-		on = directory.SettingsOf(row)[name] == "true"
-		return nil
+		chosen, err = directory.SettingsOf(row)
+		return err
 	})
 	if errors.Is(err, store.ErrNoTenant) || errors.Is(err, store.ErrNotFound) {
-		return false, errNoProxy
+		return chosen, errNoProxy
 	}
 	if err != nil {
-		return false, fmt.Errorf("read tenant: %w", err)
+		return chosen, fmt.Errorf("read tenant: %w", err)
 	}
-	return on, nil
+	return chosen, nil
 }
 
 // use gathers the tokens of a call: their values, or for a preview what the
@@ -211,8 +211,8 @@ func (s *Service) use(ctx context.Context, t *target, refs []expression.Referenc
 // may, or where there is none, anything that the tenant does not forbid.
 func (s *Service) unmask(ctx context.Context, t *target) error {
 	if t.proxy.ApplicationID == "" {
-		disabled, err := s.setting(ctx, t.tenant, "disable_anonymous_detokenization")
-		if err == nil && disabled {
+		chosen, err := s.settings(ctx, t.tenant)
+		if err == nil && chosen.DisableAnonymousDetokenization {
 			err = errAnonymous
 		}
 		return err

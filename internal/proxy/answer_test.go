@@ -63,7 +63,7 @@ func TestHowCodeAnswers(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.Header.Set("SVC-API-KEY", "k")
-			r.Header.Set("SVC-PROXY-KEY", proxy.Key(w.transformed(c.request, c.response)))
+			r.Header.Set("SVC-PROXY-KEY", proxy.Key(w.transformed(c.request, c.response)).Reveal())
 			a, err := s.Client().Do(r)
 			if err != nil {
 				t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/definition"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/jsonvalue"
+	"github.com/tokenkeep/tokenkeep/internal/secret"
 )
 
 // The members of a proxy's contents, and of its wire form, beside those that
@@ -29,7 +30,7 @@ var transforms = []string{memberRequest, memberResponse}
 var reactors = map[string]string{memberRequest: memberRequestReactor, memberResponse: memberResponseReactor}
 
 // Key returns the key by which a proxy is called.
-func Key(p Proxy) string { return definition.Member(p.Contents, memberKey) }
+func Key(p Proxy) secret.Text { return keyIn(p.Contents) }
 
 // Destination returns where a proxy leads.
 func Destination(p Proxy) string { return definition.Member(p.Contents, memberDestination) }
@@ -79,7 +80,7 @@ const notServed = "is not supported here"
 
 // says reports whether a member is there and means something.
 func says(v jsonvalue.Value) bool {
-	return v.IsTrue() || v.Len() > 0 || v.Kind() == jsonvalue.Number || v.Kind() == jsonvalue.String && v.Reveal() != ""
+	return v.IsTrue() || v.Len() > 0 || v.Kind() == jsonvalue.Number || v.Kind() == jsonvalue.String && v.PublicText() != ""
 }
 
 // draft reads a proxy without its application from its wire form. What is wrong

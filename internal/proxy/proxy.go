@@ -68,7 +68,7 @@ type Options struct {
 // Service keeps proxies and forwards requests. Its methods are safe for
 // concurrent use.
 type Service struct {
-	definitions  *definition.Service
+	definitions  *definition.Service[Proxy]
 	store        store.Store
 	tokens       *token.Service
 	scripts      Scripts
@@ -86,10 +86,8 @@ func New(s store.Store, ring *keyring.Ring, tokens *token.Service, scripts Scrip
 	}
 	o.HeaderPrefix = strings.ToUpper(o.HeaderPrefix)
 	return &Service{
-		definitions: definition.New(kind, s, ring, o.Now, func(contents jsonvalue.Value) secret.Text {
-			return secret.NewText(definition.Member(contents, memberKey))
-		}),
-		store: s, tokens: tokens, scripts: scripts, destinations: destinations, options: o,
+		definitions: definition.New(kind, s, ring, o.Now, keyIn, asProxy),
+		store:       s, tokens: tokens, scripts: scripts, destinations: destinations, options: o,
 	}
 }
 
@@ -97,7 +95,9 @@ func New(s store.Store, ring *keyring.Ring, tokens *token.Service, scripts Scrip
 func (s *Service) HeaderPrefix() string { return s.options.HeaderPrefix }
 
 // Proxy is a proxy as its management sees it.
-type Proxy = definition.Definition
+type Proxy struct{ definition.Definition }
+
+func asProxy(d definition.Definition) Proxy { return Proxy{d} }
 
 // Create adds a proxy, with a key of its own.
 func (s *Service) Create(ctx context.Context, c access.Caller, in jsonvalue.Value, last ...store.Step[Proxy]) (Proxy, error) {
@@ -120,6 +120,12 @@ func (s *Service) withNewKey(tenant string, contents jsonvalue.Value) (jsonvalue
 		return contents, err
 	}
 	return contents.With(memberKey, jsonvalue.NewString(key.Text().Reveal())), nil
+}
+
+// keyIn returns the key in the contents of a proxy.
+func keyIn(contents jsonvalue.Value) secret.Text {
+	key, _ := contents.Get(memberKey)
+	return secret.NewText(key.Reveal())
 }
 
 // Get returns a proxy.
@@ -169,13 +175,13 @@ func (s *Service) Patch(ctx context.Context, c access.Caller, id string, patch j
 		return Proxy{}, err
 	}
 	return s.definitions.Change(ctx, c, id, audit.Update, func(old Proxy) (definition.Draft, error) {
-		merged, err := jsonvalue.MergePatch(definition.WireForm(old).Without(memberKey), definition.WithoutApplication(patch))
+		merged, err := jsonvalue.MergePatch(definition.WireForm(old.Definition).Without(memberKey), definition.WithoutApplication(patch))
 		if err != nil {
 			return definition.Draft{}, err
 		}
 		var f fault.Fields
 		choice := definition.PatchedApplication(&f, patch)
-		d := s.draft(&f, merged).Patched(old, choice)
+		d := s.draft(&f, merged).Patched(old.Definition, choice)
 		checkRemoval(&f, old, d, choice)
 		if err := checkReactors(c, d); err != nil {
 			return d, err

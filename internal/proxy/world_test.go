@@ -217,7 +217,7 @@ func (w *world) token(data string) string {
 
 // call calls a proxy; headers are name, value, …
 func (w *world) call(p proxy.Proxy, method, path, contentType, body string, headers ...string) (*proxy.Answer, string, error) {
-	h := http.Header{"Svc-Proxy-Key": {proxy.Key(p)}, "Svc-Api-Key": {"k"}}
+	h := http.Header{"Svc-Proxy-Key": {proxy.Key(p).Reveal()}, "Svc-Api-Key": {"k"}}
 	if contentType != "" {
 		h.Set("Content-Type", contentType)
 	}

@@ -32,12 +32,12 @@ func ParseInvocation(body jsonvalue.Value) (in Invocation, err error) {
 	var f fault.Fields
 	in.Args, _ = body.Get("args")
 	callback := either(body, "callback_url", "callbackUrl")
-	if !callback.IsNull() && (callback.Kind() != jsonvalue.String || callback.Reveal() == "") {
+	if !callback.IsNull() && (callback.Kind() != jsonvalue.String || callback.PublicText() == "") {
 		f.Add("callback_url", "must be a URL")
 	}
-	in.Callback = callback.Reveal()
+	in.Callback = callback.PublicText()
 	if timeout := either(body, "timeout_ms", "timeoutMs"); !timeout.IsNull() {
-		ms, err := strconv.Atoi(timeout.Reveal())
+		ms, err := strconv.Atoi(timeout.PublicText())
 		if err != nil || timeout.Kind() != jsonvalue.Number || ms < minTimeout || ms > maxTimeout {
 			f.Add("timeout_ms", "must be a whole number from 10000 to 210000")
 		}

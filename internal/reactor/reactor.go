@@ -93,7 +93,7 @@ type Options struct {
 type Service struct {
 	parts       Parts
 	options     Options
-	definitions *definition.Service
+	definitions *definition.Service[Reactor]
 	woken       chan struct{} // by a job that is due at once
 
 	runs, deliveries *turns
@@ -130,7 +130,7 @@ func New(p Parts, o Options) *Service {
 		return c
 	}
 	return &Service{
-		parts: p, options: o, definitions: definition.New(kind, p.Store, p.Ring, o.Now, nil), woken: make(chan struct{}, 1),
+		parts: p, options: o, definitions: definition.New(kind, p.Store, p.Ring, o.Now, nil, asReactor), woken: make(chan struct{}, 1),
 		runs:       newTurns(store.ParcelJob, runsAtOnce, runsOfATenant, spareRuns),
 		deliveries: newTurns(store.ParcelDelivery, deliveriesAtOnce, deliveriesOfATenant, spareDeliveries),
 		delivered:  counter("tokenkeep_callbacks_delivered_total", "Results that were delivered to callbacks."),
@@ -141,7 +141,9 @@ func New(p Parts, o Options) *Service {
 }
 
 // Reactor is a reactor as its management sees it.
-type Reactor = definition.Definition
+type Reactor struct{ definition.Definition }
+
+func asReactor(d definition.Definition) Reactor { return Reactor{d} }
 
 // Code returns the code of a reactor, and Configuration its configuration.
 func Code(r Reactor) string { return definition.Member(r.Contents, definition.MemberCode) }
@@ -184,7 +186,7 @@ func (s *Service) checked(ctx context.Context, tenant string, in jsonvalue.Value
 	var f fault.Fields
 	d := s.draft(&f, in).Named(definition.Application(&f, in))
 	if code, _ := d.Contents.Get(definition.MemberCode); !f.Has(definition.MemberCode) {
-		if err := s.parts.Scripts.Check(ctx, &f, tenant, definition.MemberCode, code.Reveal(), definition.MaxCode); err != nil {
+		if err := s.parts.Scripts.Check(ctx, &f, tenant, definition.MemberCode, code.PublicText(), definition.MaxCode); err != nil {
 			return d, err
 		}
 	}
@@ -240,7 +242,7 @@ func (s *Service) Patch(ctx context.Context, c access.Caller, id string, patch j
 	}
 	if code, ok := patch.Get(definition.MemberCode); ok && code.Kind() == jsonvalue.String {
 		var f fault.Fields
-		if err := s.parts.Scripts.Check(ctx, &f, c.Tenant(), definition.MemberCode, code.Reveal(), definition.MaxCode); err != nil {
+		if err := s.parts.Scripts.Check(ctx, &f, c.Tenant(), definition.MemberCode, code.PublicText(), definition.MaxCode); err != nil {
 			return Reactor{}, err
 		}
 		if err := f.Err(); err != nil {
@@ -248,13 +250,13 @@ func (s *Service) Patch(ctx context.Context, c access.Caller, id string, patch j
 		}
 	}
 	return s.definitions.Change(ctx, c, id, audit.Update, func(old Reactor) (definition.Draft, error) {
-		merged, err := jsonvalue.MergePatch(definition.WireForm(old), definition.WithoutApplication(patch))
+		merged, err := jsonvalue.MergePatch(definition.WireForm(old.Definition), definition.WithoutApplication(patch))
 		if err != nil {
 			return definition.Draft{}, err
 		}
 		var f fault.Fields
-		d := s.draft(&f, merged).Patched(old, definition.PatchedApplication(&f, patch))
-		if code, _ := d.Contents.Get(definition.MemberCode); code.Reveal() == "" && !f.Has(definition.MemberCode) {
+		d := s.draft(&f, merged).Patched(old.Definition, definition.PatchedApplication(&f, patch))
+		if code, _ := d.Contents.Get(definition.MemberCode); code.PublicText() == "" && !f.Has(definition.MemberCode) {
 			f.Add(definition.MemberCode, "is required")
 		}
 		return d, f.Err()

@@ -1,6 +1,9 @@
 package store
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 // Token is the row of a token: what may stand in clear, and the rest sealed.
 type Token struct {
@@ -64,15 +67,57 @@ type TokenGroup struct {
 // the number of groups would have none.
 func MaxGroups(containers int64) int64 { return 4 * containers }
 
-// TokenFilter chooses tokens; each part narrows the choice, and an empty part
-// does not. Now is not optional: what has expired by then is not there.
+// TokenFilter chooses tokens. The zero value matches none: Groups must be set,
+// and Now, because a token that has expired by then does not match. IDs and
+// Terms narrow the choice unless they are empty.
 type TokenFilter struct {
 	Now    Time
-	IDs    []string // these alone, in this order and not newest first
-	Groups []string // in one of these groups, named by TokenGroup.ID
+	Groups Groups
+	IDs    []string // only these, in this order and not newest first
 	Terms  [][]byte // having every one of these
-	// NoGroup says that Groups is meant although it is empty: nothing matches.
-	NoGroup bool
+}
+
+// Groups are the groups that a TokenFilter matches: AllGroups, or OnlyGroups
+// and the ids. The zero value is no group at all.
+type Groups struct {
+	all bool
+	ids []string
+}
+
+// AllGroups returns every group, those of later tokens included.
+func AllGroups() Groups { return Groups{all: true} }
+
+// OnlyGroups returns the groups of these ids, which are those of
+// TokenGroup.ID. Without ids it returns no group.
+func OnlyGroups(ids ...string) Groups { return Groups{ids: slices.Clone(ids)} }
+
+// All reports whether these are AllGroups.
+func (g Groups) All() bool { return g.all }
+
+// None reports whether no token can be in one of the groups.
+func (g Groups) None() bool { return !g.all && len(g.ids) == 0 }
+
+// Len returns how many ids OnlyGroups was given; 0 for AllGroups.
+func (g Groups) Len() int { return len(g.ids) }
+
+// Has reports whether the group of this id is among the groups.
+func (g Groups) Has(id string) bool { return g.all || slices.Contains(g.ids, id) }
+
+// Keys returns the keys of OnlyGroups, each once; none for AllGroups.
+// ErrNotFound when an id is not that of a group.
+func (g Groups) Keys() ([]GroupKey, error) {
+	keys, seen := make([]GroupKey, 0, len(g.ids)), make(map[GroupKey]bool, len(g.ids))
+	for _, id := range g.ids {
+		key, err := ParseGroup(id)
+		if err != nil {
+			return nil, err
+		}
+		if !seen[key] {
+			seen[key] = true
+			keys = append(keys, key)
+		}
+	}
+	return keys, nil
 }
 
 // TokenRows are the methods of a transaction on tokens.

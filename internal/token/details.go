@@ -51,7 +51,7 @@ func detailsFrom(v jsonvalue.Value) (d details) {
 		"fingerprint": &d.fingerprint, "created_through": &d.writers.created, "changed_through": &d.writers.changed, "filled_through": &d.writers.filled,
 	} {
 		value, _ := v.Get(name)
-		*text = value.Reveal()
+		*text = value.PublicText()
 	}
 	return d
 }
@@ -108,9 +108,7 @@ func parseSealed(plain []byte) (jsonvalue.Value, error) {
 
 // seal seals a value with the function of some key.
 func seal(with func(record, field string, plaintext []byte) ([]byte, error), record, field string, v jsonvalue.Value) ([]byte, error) {
-	plain := v.AppendJSON(nil)
-	defer clear(plain)
-	sealed, err := with(record, field, plain)
+	sealed, err := v.Sealed(func(plain []byte) ([]byte, error) { return with(record, field, plain) })
 	if err != nil {
 		return nil, fmt.Errorf("seal token: %w", err)
 	}

@@ -50,7 +50,7 @@ func (s *Service) draftNew(b *expression.Budget, c access.Caller, keys *keyring.
 // checkNames refuses containers and metadata keys that look like card numbers:
 // both are stored in plaintext or shown to callers who see no data.
 func checkNames(f *fault.Fields, set settings, containers []string, metadata jsonvalue.Value) {
-	if set.numericIDs {
+	if set.NumericIDs {
 		return
 	}
 	if slices.ContainsFunc(containers, looksLikeCardNumber) {
@@ -81,7 +81,7 @@ func (s *Service) draft(b *expression.Budget, keys *keyring.Keys, set settings, 
 	if err := f.Err(); err != nil {
 		return nil, err
 	}
-	d := &draft{containers: r.containers, expiry: expiry, deduplicate: set.deduplicate}
+	d := &draft{containers: r.containers, expiry: expiry, deduplicate: set.DeduplicateTokens}
 	d.writers = w
 	if r.deduplicate != nil {
 		d.deduplicate = *r.deduplicate
@@ -111,7 +111,7 @@ func (s *Service) draft(b *expression.Budget, keys *keyring.Keys, set settings, 
 		return nil, errNoFingerprints
 	}
 	var err error
-	d.namer, err = newNamer(b, r.id, kind, d.data, set.numericIDs)
+	d.namer, err = newNamer(b, r.id, kind, d.data, set.NumericIDs)
 	return d, err
 }
 
@@ -124,7 +124,7 @@ func (s *Service) checkExpression(b *expression.Budget, text jsonvalue.Value) er
 	if text.IsNull() {
 		return nil // the type's own
 	}
-	t, err := s.cache.Parse(b, text.Reveal())
+	t, err := s.cache.Parse(b, text.PublicText())
 	if err != nil {
 		return asField("fingerprint_expression", err)
 	}
@@ -162,7 +162,7 @@ const (
 // find works out the fingerprint and the terms by which the token is found.
 func (s *Service) find(b *expression.Budget, keys *keyring.Keys, set settings, d *draft) error {
 	d.fingerprint = ""
-	if set.fingerprint || !d.expression.IsNull() {
+	if set.FingerprintTokens || !d.expression.IsNull() {
 		if err := s.takeFingerprint(b, keys, d); err != nil {
 			return err
 		}
@@ -172,10 +172,10 @@ func (s *Service) find(b *expression.Budget, keys *keyring.Keys, set settings, d
 		}
 	}
 	for key, value := range d.metadata.Members() {
-		d.addTerm(keys.IndexTerm(termMetadata+key, fold(value.Reveal())))
+		d.addTerm(keys.IndexTerm(termMetadata+key, fold(value.PublicText())))
 	}
 	for i, text := range d.shownIndexes().Items() {
-		value, err := s.index(b, text.Reveal(), d)
+		value, err := s.index(b, text.PublicText(), d)
 		if err != nil {
 			return asField("search_indexes."+strconv.Itoa(i), err)
 		}
@@ -268,7 +268,7 @@ func (c contents) shownIndexes() jsonvalue.Value {
 // shownExpression is the token's own, or the type's.
 func (c contents) shownExpression() string {
 	if !c.expression.IsNull() {
-		return c.expression.Reveal()
+		return c.expression.PublicText()
 	}
 	return c.kind.Fingerprint
 }

@@ -30,7 +30,7 @@ const maxCandidates = 100
 // these containers, so that a create tells nothing to callers who could not
 // read the same. The tenant setting blind_deduplication lifts this.
 func (s *Service) findDuplicate(ctx context.Context, tx store.Tx, c author, keys *keyring.Keys, set settings, p *pending) (*store.Token, error) {
-	if !p.deduplicate || p.fingerprint == "" || !p.showsDuplicates(c, set) && !set.blindDeduplication {
+	if !p.deduplicate || p.fingerprint == "" || !p.showsDuplicates(c, set) && !set.BlindDeduplication {
 		return nil, nil
 	}
 	return s.oldestDuplicate(ctx, tx, c.Caller, keys, p)
@@ -103,7 +103,7 @@ func (s *Service) showDuplicate(b *expression.Budget, c author, keys *keyring.Ke
 func (s *Service) oldestDuplicate(ctx context.Context, tx store.Tx, c access.Caller, keys *keyring.Keys, p *pending) (*store.Token, error) {
 	var oldest *store.Token
 	for _, writer := range slices.Compact([]string{"", through(c)}) {
-		same := store.TokenFilter{Now: store.At(s.now()), Terms: [][]byte{p.duplicateTerm(keys, writer)}}
+		same := store.TokenFilter{Now: store.At(s.now()), Groups: store.AllGroups(), Terms: [][]byte{p.duplicateTerm(keys, writer)}}
 		rows, err := tx.Tokens(ctx, same, store.Page{Limit: maxCandidates})
 		if err != nil {
 			return nil, fmt.Errorf("look for a duplicate: %w", err)

@@ -32,7 +32,7 @@ func (i *interrupted) Update(ctx context.Context, tenant string, fn func(store.T
 func (w *world) left(tenant string) (rows int64) {
 	w.t.Helper()
 	err := w.store.View(w.t.Context(), tenant, func(tx store.Tx) error {
-		tokens, err := tx.CountTokens(w.t.Context(), store.TokenFilter{Now: 1})
+		tokens, err := tx.CountTokens(w.t.Context(), store.TokenFilter{Now: 1, Groups: store.AllGroups()})
 		if err != nil {
 			return err
 		}

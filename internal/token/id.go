@@ -92,16 +92,13 @@ func tellsWhole(id string, data jsonvalue.Value, private []string) bool {
 // isData reports whether an id is the data, or one of its private members, be
 // it with other separators.
 func isData(id string, data jsonvalue.Value, private []string) bool {
-	is := func(v jsonvalue.Value) bool {
-		s := v.Reveal()
-		return s != "" && (s == id || separators.Replace(s) == separators.Replace(id))
-	}
+	same := func(s string) bool { return s != "" && (s == id || separators.Replace(s) == separators.Replace(id)) }
 	for _, name := range private {
-		if v, ok := data.Get(name); ok && is(v) {
+		if v, ok := data.Get(name); ok && v.Matches(same) {
 			return true
 		}
 	}
-	return is(data)
+	return data.Matches(same)
 }
 
 // minShared is how many digits of the data an id may not repeat.
@@ -110,11 +107,22 @@ const minShared = 12
 // holdsWholeNumber reports whether a card number that stands alone in the data
 // stands in the text.
 func holdsWholeNumber(text string, data jsonvalue.Value) bool {
+	return anyDigits(data, func(run string) bool { return isCardNumber(run) && strings.Contains(text, run) })
+}
+
+// anyDigits reports whether is holds for some digits that stand together in a
+// leaf of the data.
+func anyDigits(data jsonvalue.Value, is func(run string) bool) bool {
 	for leaf := range data.Leaves() {
-		for run := range strings.FieldsFuncSeq(separators.Replace(leaf.Reveal()), notDigit) {
-			if isCardNumber(run) && strings.Contains(text, run) {
-				return true
+		if leaf.Matches(func(text string) bool {
+			for run := range strings.FieldsFuncSeq(separators.Replace(text), notDigit) {
+				if is(run) {
+					return true
+				}
 			}
+			return false
+		}) {
+			return true
 		}
 	}
 	return false
@@ -133,16 +141,14 @@ func sharesDigits(text string, data jsonvalue.Value) bool {
 	if len(shared) == 0 {
 		return false
 	}
-	for leaf := range data.Leaves() {
-		for run := range strings.FieldsFuncSeq(separators.Replace(leaf.Reveal()), notDigit) {
-			for from := 0; from+minShared <= len(run); from++ {
-				if shared[run[from:from+minShared]] {
-					return true
-				}
+	return anyDigits(data, func(run string) bool {
+		for from := 0; from+minShared <= len(run); from++ {
+			if shared[run[from:from+minShared]] {
+				return true
 			}
 		}
-	}
-	return false
+		return false
+	})
 }
 
 func notDigit(r rune) bool { return r < '0' || r > '9' }

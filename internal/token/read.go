@@ -55,7 +55,7 @@ func (f *shown) keep(ctx context.Context, tx store.Tx, by *viewer, row store.Tok
 		return nil
 	}
 	set, err := by.settings(ctx, tx)
-	f.retention = set.retention
+	f.retention = set.CVCRetention
 	return err
 }
 

@@ -159,7 +159,7 @@ func (s *Service) rederive(ctx context.Context, keys *keyring.Keys, set settings
 	if x.writers == (writers{}) {
 		d.writers = by
 	}
-	set.fingerprint = x.fingerprint != "" // a token without one does not get one now
+	set.FingerprintTokens = x.fingerprint != "" // a token without one does not get one now
 	b := s.limits.Budget(ctx)
 	b.Grow(x.size)
 	if err := s.find(b, keys, set, d); err != nil {

@@ -3,7 +3,6 @@ package token
 import (
 	"slices"
 	"strconv"
-	"unicode/utf8"
 
 	"github.com/tokenkeep/tokenkeep/internal/access"
 	"github.com/tokenkeep/tokenkeep/internal/date"
@@ -60,11 +59,11 @@ func parseRequest(f *fault.Fields, v jsonvalue.Value) (r Request) {
 	}
 	const wantText = "must be a string"
 	if id := get("id", jsonvalue.String, wantText); !id.IsNull() {
-		if r.id = id.Reveal(); r.id == "" {
+		if r.id = id.PublicText(); r.id == "" {
 			f.Add("id", "must not be empty")
 		}
 	}
-	r.kind = get("type", jsonvalue.String, wantText).Reveal()
+	r.kind = get("type", jsonvalue.String, wantText).PublicText()
 	r.data, _ = v.Get("data")
 	r.mask, _ = v.Get("mask")
 	r.containers = containersOf(f, get("containers", jsonvalue.Array, "must be an array of strings"))
@@ -84,7 +83,7 @@ func parseRequest(f *fault.Fields, v jsonvalue.Value) (r Request) {
 		r.deduplicate = &yes
 	}
 	if at := get("expires_at", jsonvalue.String, wantText); !at.IsNull() {
-		if r.expiresAt = at.Reveal(); r.expiresAt == "" {
+		if r.expiresAt = at.PublicText(); r.expiresAt == "" {
 			f.Add("expires_at", date.WantedExpiry)
 		}
 	}
@@ -99,7 +98,7 @@ func containersOf(f *fault.Fields, v jsonvalue.Value) []string {
 	}
 	var list []string
 	for i, item := range v.Items() {
-		path, ok := access.NormalizeContainer(item.Reveal())
+		path, ok := access.NormalizeContainer(item.PublicText())
 		if item.Kind() != jsonvalue.String || !ok {
 			f.Add("containers."+strconv.Itoa(i), "must be a path such as /group/level/, of letters, digits, - and _")
 			continue
@@ -124,7 +123,7 @@ func metadataOf(f *fault.Fields, v jsonvalue.Value) jsonvalue.Value {
 		}
 		if value.Kind() != jsonvalue.String {
 			f.Add("metadata", "values must be strings")
-		} else if utf8.RuneCountInString(value.Reveal()) > maxMetadataValue {
+		} else if value.Characters() > maxMetadataValue {
 			f.Add("metadata", "values must have at most 1,000 characters")
 		}
 		b.Add(key, value)

@@ -13,7 +13,8 @@ import (
 
 // plan says how the tokens of a list or search are found.
 type plan struct {
-	// sources together hold every token that is wanted, and perhaps others.
+	// sources together hold every token that is wanted, and perhaps others. Their
+	// Groups and Now are set when the plan is narrowed to what a caller may see.
 	sources []store.TokenFilter
 	// group says whether a group may hold tokens that are wanted; nil: all may.
 	group func(store.TokenGroup) bool
@@ -42,15 +43,11 @@ type selection struct {
 // Where the answer is the same for all tokens, it reads no groups.
 func (p plan) selection(ctx context.Context, tx store.Tx, m matcher, perm access.Permission, now store.Time) (selection, error) {
 	if d, ok := m.uniform(perm, len(p.guards) > 0); ok && p.group == nil {
-		out := selection{plan: p, admit: m.c.ChargeMemory}
+		out := p.narrowed(m, now, groupsIf(d.Allowed()))
 		for _, finds := range p.guards {
 			if !finds(store.Token{Containers: []string{"/"}}) {
 				out.keep = p.guarded
 			}
-		}
-		out.sources = slices.Clone(p.sources)
-		for i := range out.sources {
-			out.sources[i].Now, out.sources[i].NoGroup = now, !d.Allowed()
 		}
 		out.exact = out.keep == nil && len(out.sources) == 1
 		return out, nil
@@ -75,15 +72,11 @@ func (p plan) selection(ctx context.Context, tx store.Tx, m matcher, perm access
 			}
 		}
 	}
-	out := selection{plan: p, admit: m.c.ChargeMemory}
-	all := len(seen) == len(groups)
-	if all {
-		seen = nil // the index of all tokens is the shorter way
+	wantedGroups := store.OnlyGroups(seen...)
+	if len(seen) == len(groups) {
+		wantedGroups = store.AllGroups() // the index of all tokens is the shorter way
 	}
-	out.sources = slices.Clone(p.sources)
-	for i := range out.sources {
-		out.sources[i].Now, out.sources[i].Groups, out.sources[i].NoGroup = now, seen, !all
-	}
+	out := p.narrowed(m, now, wantedGroups)
 	if guarded {
 		out.keep = p.guarded
 	}
@@ -95,6 +88,25 @@ func (p plan) selection(ctx context.Context, tx store.Tx, m matcher, perm access
 	}
 	out.exact = out.keep == nil && len(out.sources) == 1
 	return out, nil
+}
+
+// narrowed is the plan on the tokens of some groups that have not expired.
+func (p plan) narrowed(m matcher, now store.Time, groups store.Groups) selection {
+	out := selection{plan: p, admit: m.c.ChargeMemory}
+	out.sources = slices.Clone(p.sources)
+	for i := range out.sources {
+		out.sources[i].Now, out.sources[i].Groups = now, groups
+	}
+	return out
+}
+
+// groupsIf returns all groups where access is allowed on all tokens alike, and
+// none where it is not.
+func groupsIf(allowed bool) store.Groups {
+	if allowed {
+		return store.AllGroups()
+	}
+	return store.OnlyGroups()
 }
 
 // count returns how many tokens are wanted in all.

@@ -97,7 +97,7 @@ func mostRevealing(c access.Caller, row store.Token) access.Transform {
 // sees reports whether a caller to whom at most this is shown may see the
 // fingerprint too.
 func (s settings) sees(most access.Transform) bool {
-	return most == access.Reveal || most == access.Mask && s.maskedFingerprints
+	return most == access.Reveal || most == access.Mask && s.MaskedFingerprints
 }
 
 // matcher decides which tokens a caller may find by comparing protected data.

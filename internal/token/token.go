@@ -99,16 +99,8 @@ func New(s store.Store, ring *keyring.Ring, o Options) *Service {
 
 // settings are what a tenant chose for its tokens.
 type settings struct {
-	fingerprint bool
-	deduplicate bool
-	// maskedFingerprints shows fingerprints to callers who see the mask.
-	maskedFingerprints bool
-	// blindDeduplication finds duplicates for callers who see no fingerprint.
-	blindDeduplication bool
-	// numericIDs allows ids, containers and metadata keys that look like card
-	// numbers.
-	numericIDs bool
-	retention  time.Duration // of short-lived members
+	directory.Settings
+	directory.Widening
 }
 
 func settingsOf(ctx context.Context, tx store.Tx, keys *keyring.Keys) (settings, error) {
@@ -119,23 +111,12 @@ func settingsOf(ctx context.Context, tx store.Tx, keys *keyring.Keys) (settings,
 	if err != nil {
 		return settings{}, fmt.Errorf("read tenant: %w", err)
 	}
-	chosen := directory.SettingsOf(row)
-	retention, err := time.ParseDuration(chosen["cvc_retention"])
-	if err != nil {
-		return settings{}, errors.New("read cvc_retention")
-	}
-	masked, err := directory.Widened(row, keys, directory.MaskedFingerprints)
+	chosen, err := directory.SettingsOf(row)
 	if err != nil {
 		return settings{}, err
 	}
-	blind, err := directory.Widened(row, keys, directory.BlindDeduplication)
-	if err != nil {
-		return settings{}, err
-	}
-	return settings{
-		fingerprint: chosen["fingerprint_tokens"] == "true", deduplicate: chosen["deduplicate_tokens"] == "true",
-		maskedFingerprints: masked, blindDeduplication: blind, numericIDs: chosen["numeric_ids"] == "true", retention: retention,
-	}, nil
+	widening, err := directory.WideningOf(row, keys)
+	return settings{chosen, widening}, err
 }
 
 // keysOf returns the keys of the caller's tenant, which may take I/O and so

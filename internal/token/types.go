@@ -141,7 +141,7 @@ func anything(_ *fault.Fields, data jsonvalue.Value) jsonvalue.Value { return da
 // text takes a string that is of some form, and keeps it as it is.
 func text(is func(string) bool, want string) func(*fault.Fields, jsonvalue.Value) jsonvalue.Value {
 	return func(f *fault.Fields, data jsonvalue.Value) jsonvalue.Value {
-		if data.Kind() != jsonvalue.String || !is(data.Reveal()) {
+		if data.Kind() != jsonvalue.String || !data.Matches(is) {
 			f.Add("data", want)
 		}
 		return data
@@ -199,7 +199,7 @@ func card(f *fault.Fields, data jsonvalue.Value) jsonvalue.Value {
 	var b jsonvalue.Builder
 	if number, ok := get("number"); !ok {
 		f.Add("data.number", "is required")
-	} else if number.Kind() != jsonvalue.String || !isCardNumber(number.Reveal()) {
+	} else if number.Kind() != jsonvalue.String || !number.Matches(isCardNumber) {
 		f.Add("data.number", wantCardNumber)
 	} else {
 		b.Add("number", number)
@@ -219,17 +219,17 @@ func card(f *fault.Fields, data jsonvalue.Value) jsonvalue.Value {
 			continue
 		}
 		n, ok := wholeNumber(v, m.digits)
-		if !ok || n < m.least || n > m.most || !m.fewerDigitsToo && len(v.Reveal()) != m.digits {
+		if !ok || n < m.least || n > m.most || !m.fewerDigitsToo && v.Characters() != m.digits {
 			f.Add("data."+m.name, m.wanted)
 			continue
 		}
 		b.Add(m.name, jsonvalue.NewInt(int64(n)))
 	}
 	if cvc, ok := get("cvc"); ok {
-		if k := cvc.Kind(); k != jsonvalue.String && k != jsonvalue.Number || !isDigits(cvc.Reveal(), 3, 4) {
+		if k := cvc.Kind(); k != jsonvalue.String && k != jsonvalue.Number || !cvc.Matches(func(s string) bool { return isDigits(s, 3, 4) }) {
 			f.Add("data.cvc", "must be three or four digits")
 		} else {
-			b.Add("cvc", jsonvalue.NewString(cvc.Reveal()))
+			b.Add("cvc", cvc.AsString())
 		}
 	}
 	return b.Value()
@@ -237,7 +237,7 @@ func card(f *fault.Fields, data jsonvalue.Value) jsonvalue.Value {
 
 // wholeNumber reads an integer of at most so many digits, be it text.
 func wholeNumber(v jsonvalue.Value, digits int) (int, bool) {
-	if k := v.Kind(); k != jsonvalue.Number && k != jsonvalue.String || !isDigits(v.Reveal(), 1, digits) {
+	if k := v.Kind(); k != jsonvalue.Number && k != jsonvalue.String || !v.Matches(func(s string) bool { return isDigits(s, 1, digits) }) {
 		return 0, false
 	}
 	n, err := strconv.Atoi(v.Reveal())
@@ -262,7 +262,7 @@ func bank(f *fault.Fields, data jsonvalue.Value) jsonvalue.Value {
 		switch {
 		case !ok:
 			f.Add("data."+m.name, "is required")
-		case v.Kind() != jsonvalue.String || !m.is(v.Reveal()):
+		case v.Kind() != jsonvalue.String || !v.Matches(m.is):
 			f.Add("data."+m.name, m.wanted)
 		default:
 			b.Add(m.name, v)

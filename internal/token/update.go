@@ -188,7 +188,7 @@ func (u *update) show(x *updated, d *draft, changed changes) (err error) {
 		x.shown.Mask, _ = jsonvalue.MergePatch(jsonvalue.Value{}, mask) // it was merged once without an error
 	}
 	if _, given := u.patch.Get("fingerprint_expression"); given {
-		x.shown.FingerprintExpression = d.expression.Reveal()
+		x.shown.FingerprintExpression = d.expression.PublicText()
 	}
 	if _, given := u.patch.Get("search_indexes"); given {
 		x.shown.SearchIndexes = d.indexes
@@ -212,7 +212,7 @@ func (u *update) show(x *updated, d *draft, changed changes) (err error) {
 func (u *update) merged(row store.Token, old contents) (Request, error) {
 	var f fault.Fields
 	for name, current := range map[string]string{"id": row.ID, "type": row.Type} {
-		if v, given := u.patch.Get(name); given && (v.Kind() != jsonvalue.String || v.Reveal() != current) {
+		if v, given := u.patch.Get(name); given && (v.Kind() != jsonvalue.String || v.PublicText() != current) {
 			f.Add(name, "cannot be changed")
 		}
 	}

@@ -168,19 +168,23 @@ func first(*forest) store.Page { return store.Page{Limit: page} }
 var lists = []list{
 	{
 		"first page", func(*testing.B, *forest) string { return "/tokens" },
-		func(*forest) store.TokenFilter { return store.TokenFilter{Now: now} }, first, true,
+		func(*forest) store.TokenFilter { return store.TokenFilter{Now: now, Groups: store.AllGroups()} }, first, true,
 	},
 	{
 		"a hundred match", func(*testing.B, *forest) string { return "/tokens?metadata.hundred=1" },
-		func(f *forest) store.TokenFilter { return store.TokenFilter{Now: now, Terms: f.term("hundred")} }, first, true,
+		func(f *forest) store.TokenFilter {
+			return store.TokenFilter{Now: now, Groups: store.AllGroups(), Terms: f.term("hundred")}
+		}, first, true,
 	},
 	{
 		"a tenth match", func(*testing.B, *forest) string { return "/tokens?metadata.tenth=1" },
-		func(f *forest) store.TokenFilter { return store.TokenFilter{Now: now, Terms: f.term("tenth")} }, first, true,
+		func(f *forest) store.TokenFilter {
+			return store.TokenFilter{Now: now, Groups: store.AllGroups(), Terms: f.term("tenth")}
+		}, first, true,
 	},
 	{
 		"last page by cursor", func(b *testing.B, f *forest) string { return "/v2/tokens?start=" + f.cursor(b) },
-		func(*forest) store.TokenFilter { return store.TokenFilter{Now: now} },
+		func(*forest) store.TokenFilter { return store.TokenFilter{Now: now, Groups: store.AllGroups()} },
 		func(f *forest) store.Page { return store.Page{Limit: page + 1, After: &f.end} }, false,
 	},
 }

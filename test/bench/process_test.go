@@ -72,6 +72,8 @@ type place struct {
 	tenant             string
 	revealing, masking string // keys
 	managing           string
+	application        string // the id of the revealing one
+	attacking          string // the id of the reactor with which a tenant attacks
 }
 
 // serve starts a server. Without a folder it makes one, with a tenant.
@@ -151,9 +153,9 @@ func (p *place) populate(b *testing.B) {
 		b.Fatal(err)
 	}
 	p.tenant = made.Tenant.ID
+	var a api.Application
 	key := func(in api.CreateApplication) string {
-		in.Name = "bench"
-		var a api.Application
+		in.Name, a = "bench", api.Application{}
 		if err := p.operator.Call(b.Context(), http.MethodPost, "/tenants/"+p.tenant+"/applications", in, &a); err != nil {
 			b.Fatal(err)
 		}
@@ -163,6 +165,7 @@ func (p *place) populate(b *testing.B) {
 		return []api.Rule{{Container: "/", Transform: transform, Permissions: []string{"token:create", "token:read", "token:update", "token:search", "token:use"}}}
 	}
 	p.revealing = key(api.CreateApplication{Type: "private", Rules: rules("reveal")})
+	p.application = a.ID
 	p.masking = key(api.CreateApplication{Type: "private", Rules: rules("mask")})
 	p.managing = key(api.CreateApplication{Type: "management", Permissions: []string{"reactor:create", "proxy:create", "report:read"}})
 }

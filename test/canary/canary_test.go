@@ -379,7 +379,7 @@ func (g *garden) holdsTokens(dir string) {
 	defer func() { _ = s.Close() }()
 	var n int64
 	err = s.View(g.t.Context(), g.tenant, func(tx store.Tx) (err error) {
-		n, err = tx.CountTokens(g.t.Context(), store.TokenFilter{Now: 1})
+		n, err = tx.CountTokens(g.t.Context(), store.TokenFilter{Now: 1, Groups: store.AllGroups()})
 		return err
 	})
 	if err != nil || n < int64(len(g.ids)) {

@@ -261,7 +261,7 @@ func (h *house) left(dir, id string) (row bool, terms int) {
 			return err
 		}
 		for _, term := range [][]byte{keys.IndexTerm("metadata:k", "V"), keys.IndexTerm("index", number)} {
-			found, err := tx.Tokens(ctx, store.TokenFilter{Now: 1, Terms: [][]byte{term}}, store.Page{Limit: 10})
+			found, err := tx.Tokens(ctx, store.TokenFilter{Now: 1, Groups: store.AllGroups(), Terms: [][]byte{term}}, store.Page{Limit: 10})
 			if err != nil {
 				return err
 			}

@@ -76,7 +76,7 @@ func (t counted) Tokens(ctx context.Context, f store.TokenFilter, p store.Page) 
 }
 
 func (t counted) CountTokens(ctx context.Context, f store.TokenFilter) (int64, error) {
-	t.note(len(f.Groups), 0, 1)
+	t.note(f.Groups.Len(), 0, 1)
 	return t.Tx.CountTokens(ctx, f)
 }
 

@@ -363,7 +363,7 @@ func (w *world) contents(tenant string, outside bool) (parts []string) {
 			return err
 		}
 		errs := []error{
-			show(tx.TenantRow(ctx)), show(tx.Keysets(ctx)), show(tx.Tokens(ctx, store.TokenFilter{Now: 1}, all)),
+			show(tx.TenantRow(ctx)), show(tx.Keysets(ctx)), show(tx.Tokens(ctx, store.TokenFilter{Now: 1, Groups: store.AllGroups()}, all)),
 			show(tx.Sessions(ctx, store.SessionFilter{Now: 1}, all)), show(tx.Definitions(ctx, store.DefinitionFilter{}, all)),
 		}
 		applications, err := tx.Applications(ctx, store.ApplicationFilter{}, all)

@@ -143,7 +143,7 @@ func TestTheDocumentListsWhatTheServerKnows(t *testing.T) {
 		entities = append(entities, e.Value)
 	}
 	settings := make(map[string]any)
-	for _, s := range directory.Settings() {
+	for _, s := range directory.SettingRows() {
 		settings[s.Name] = s.Default
 	}
 	if diff := cmp.Diff(permissions, d.Enum("PermissionName")); diff != "" {

@@ -121,49 +121,61 @@ var mayDial = map[string]string{
 	"internal/store/postgres/pgtest/pgtest.go": "starts a database server of its own, for tests",
 }
 
-// mayReveal lists the files that may take a protected value out of its
-// wrapping, with the reason. A reviewer looks at every new line here.
+// waysOut are the methods that hand over what is protected: of secret.Text and
+// secret.Bytes the first, of jsonvalue.Value all.
+var waysOut = []string{"Reveal", "AppendJSON", "WriteJSON", "Stringify"}
+
+// mayReveal lists the files where a protected value leaves its wrapping, with
+// where it goes. A reviewer looks at every new line here. What only checks a
+// value calls Matches, and what reads an attribute that is not protected calls
+// PublicText: neither needs a line.
 var mayReveal = map[string]string{
-	"internal/secret/secret.go":              "defines Reveal, and compares in constant time",
-	"internal/access/key.go":                 "reads the parts of a key that a caller presented",
-	"internal/keyring/keys.go":               "hashes the keys of callers",
-	"internal/keyring/localkms/localkms.go":  "reads the key-encryption key",
-	"internal/keyring/transit/transit.go":    "sends the credentials for the KMS to it",
-	"internal/endpoint/application.go":       "writes a key into the one answer that shows it",
-	"internal/endpoint/tenant.go":            "writes the callback secret for the tenant itself",
-	"internal/server/store.go":               "hands the URL of the database to its driver",
-	"internal/server/dev.go":                 "leaves the keys of the demo tenant in the developer's folder",
-	"internal/endpoint/token.go":             "reads the metadata that a query asks for",
-	"internal/endpoint/session.go":           "writes a session's key and nonce into the one answer that shows them",
-	"internal/endpoint/reactor.go":           "shows a configuration to who may read the reactor",
-	"internal/definition/definition.go":      "compares what is sealed with the row, and measures a configuration",
-	"internal/definition/wire.go":            "reads the members of a definition",
-	"internal/reactor/reactor.go":            "reads the members of a definition, and hands the code on",
-	"internal/reactor/react.go":              "tells what expressions made from what was sent",
-	"internal/reactor/invocation.go":         "reads where a result goes and when a run ends",
-	"internal/reactor/job.go":                "reads a job back",
-	"internal/reactor/deliver.go":            "signs a result with the callback secret",
-	"internal/script/hidden.go":              "looks for protected values in what code says, to take them out",
-	"internal/proxy/proxy.go":                "puts a fresh key into the definition that is sealed with it",
-	"internal/proxy/draft.go":                "reads the members of a definition",
-	"internal/proxy/template.go":             "writes values into the body that a destination gets",
-	"internal/proxy/transform.go":            "reads what a transform returned",
-	"internal/token/details.go":              "reads a fingerprint back",
-	"internal/token/draft.go":                "hashes what tokens are found by",
-	"internal/token/id.go":                   "makes an id, and keeps values out of it",
-	"internal/token/request.go":              "reads the attributes of a request",
-	"internal/token/types.go":                "checks data against its type",
-	"internal/token/update.go":               "compares the id and type of a patch with those of the token",
-	"internal/expression/canonical.go":       "writes the literals of an expression into what fingerprints bind",
-	"internal/expression/document.go":        "puts values into documents",
-	"internal/expression/evaluate.go":        "turns values into text",
-	"internal/expression/filter.go":          "reads the arguments of filters",
-	"internal/expression/filters_convert.go": "converts values",
-	"internal/expression/filters_list.go":    "joins and splits values",
-	"internal/expression/filters_number.go":  "calculates with values",
-	"internal/expression/filters_other.go":   "masks, hashes and formats values",
-	"internal/expression/jsonpath.go":        "compares values",
-	"internal/expression/mask.go":            "hides all but the ends of values",
+	"internal/secret/secret.go":             "defines Reveal, and compares in constant time",
+	"internal/jsonvalue/write.go":           "defines the ways to write a value",
+	"internal/access/key.go":                "splits the key that a caller presented",
+	"internal/keyring/keys.go":              "hashes the keys of callers",
+	"internal/keyring/localkms/localkms.go": "reads the key-encryption key",
+	"internal/keyring/transit/transit.go":   "sends the credentials for the KMS to it",
+	"internal/server/store.go":              "hands the URL of the database to its driver",
+	"internal/server/dev.go":                "leaves the keys of the demo tenant in the developer's folder",
+	"internal/server/bench.go":              "returns the result of code that an operator tries out",
+	"internal/endpoint/application.go":      "writes a key into the one answer that shows it",
+	"internal/endpoint/tenant.go":           "writes the callback secret for the tenant itself",
+	"internal/endpoint/session.go":          "writes a session's key and nonce into the one answer that shows them",
+	"internal/endpoint/reactor.go":          "writes a configuration for callers that may read it",
+	"internal/endpoint/proxy.go":            "writes the key of a proxy for callers that may read it",
+	"internal/endpoint/token.go":            "writes what a caller may see of tokens",
+	"internal/reactor/react.go":             "keeps apart what expressions made from what was sent",
+	"internal/reactor/job.go":               "writes the input of a run into the job that is sealed, and reads it back",
+	"internal/reactor/work.go":              "writes the result that a callback gets",
+	"internal/reactor/deliver.go":           "signs a result with the callback secret",
+	"internal/script/script.go":             "hands the input of a run to the sandbox",
+	"internal/script/hidden.go":             "searches what code printed for protected values, to remove them",
+	"internal/proxy/proxy.go":               "puts a fresh key into the definition that is sealed with it, and takes it out",
+	"internal/proxy/template.go":            "writes values into the body that a destination gets",
+	"internal/proxy/transform.go":           "writes what a transform returned into the message that goes on",
+	"internal/token/types.go":               "takes from a number what is shown beside a token, and turns months and years into numbers",
+	"internal/token/id.go":                  "makes an id of what an expression returned",
+	"internal/token/draft.go":               "hashes what tokens are found by",
+	"internal/token/duplicate.go":           "hashes what makes two tokens the same",
+}
+
+// mayCompute lists the packages that may use the ways out in every file,
+// because they are pure: what they read leaves only in what they return.
+var mayCompute = map[string]string{
+	"internal/expression": "makes values of values; its results are values that cannot be printed",
+}
+
+// impure are the packages with which something could leave one that is pure.
+var impure = []string{"os", "os/exec", "io/fs", "io/ioutil", "log", "log/slog", "net", "net/http", "syscall", "unsafe", "database/sql", "runtime/debug", "testing"}
+
+// mayReadPublic lists the packages that may call PublicText, with what they read.
+var mayReadPublic = map[string]string{
+	"internal/definition": "the attributes of definitions, and what binds them to their rows",
+	"internal/endpoint":   "the metadata that a query names",
+	"internal/proxy":      "whether an attribute of a proxy is set",
+	"internal/reactor":    "the code of a reactor, and where and when a result goes",
+	"internal/token":      "the attributes of tokens: ids, types, containers, times, expressions, metadata",
 }
 
 // source is one parsed file of the product.
@@ -343,19 +355,67 @@ func TestOnlyListedFilesReveal(t *testing.T) {
 	set, files := sources(t)
 	used := make(map[string]bool)
 	for _, f := range files {
+		_, pure := mayCompute[f.pkg]
 		ast.Inspect(f.file, func(n ast.Node) bool {
-			if s, ok := n.(*ast.SelectorExpr); ok && s.Sel.Name == "Reveal" && !isTransform(s) {
-				if _, listed := mayReveal[f.name]; !listed {
-					t.Errorf("%s calls Reveal, and is not listed in mayReveal", set.Position(s.Pos()))
-				}
-				used[f.name] = true
+			s, ok := n.(*ast.SelectorExpr)
+			if !ok || !slices.Contains(waysOut, s.Sel.Name) || isTransform(s) || isOfPackage(s, "httpapi") {
+				return true
 			}
+			if _, listed := mayReveal[f.name]; !listed && !pure {
+				t.Errorf("%s calls %s, and is not listed in mayReveal", set.Position(s.Pos()), s.Sel.Name)
+			}
+			used[f.name], used[f.pkg] = true, true
 			return true
 		})
 	}
 	for name := range mayReveal {
 		if !used[name] {
-			t.Errorf("%s is listed in mayReveal and does not call it: take it off the list", name)
+			t.Errorf("%s is listed in mayReveal and lets nothing out: take it off the list", name)
+		}
+	}
+	for pkg := range mayCompute {
+		if !used[pkg] {
+			t.Errorf("%s is listed in mayCompute and reads nothing: take it off the list", pkg)
+		}
+	}
+}
+
+func TestPackagesThatComputeArePure(t *testing.T) {
+	_, files := sources(t)
+	for _, f := range files {
+		if _, listed := mayCompute[f.pkg]; !listed {
+			continue
+		}
+		for _, spec := range f.file.Imports {
+			imported, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ours, is := strings.CutPrefix(imported, module)
+			if slices.Contains(impure, imported) || is && ours != "internal/fault" && ours != "internal/jsonvalue" {
+				t.Errorf("%s imports %s, with which a value could leave: its package is listed in mayCompute", f.name, imported)
+			}
+		}
+	}
+}
+
+func TestOnlyListedPackagesReadPublicText(t *testing.T) {
+	set, files := sources(t)
+	used := make(map[string]bool)
+	for _, f := range files {
+		ast.Inspect(f.file, func(n ast.Node) bool {
+			if s, ok := n.(*ast.SelectorExpr); ok && s.Sel.Name == "PublicText" {
+				if _, listed := mayReadPublic[f.pkg]; !listed {
+					t.Errorf("%s calls PublicText, and its package is not listed in mayReadPublic", set.Position(s.Pos()))
+				}
+				used[f.pkg] = true
+			}
+			return true
+		})
+	}
+	for pkg := range mayReadPublic {
+		if !used[pkg] {
+			t.Errorf("%s is listed in mayReadPublic and does not call it: take it off the list", pkg)
 		}
 	}
 }
@@ -380,9 +440,13 @@ func TestOnlyListedFilesNameIDs(t *testing.T) {
 }
 
 // isTransform tells the constant access.Reveal from the method.
-func isTransform(s *ast.SelectorExpr) bool {
+func isTransform(s *ast.SelectorExpr) bool { return isOfPackage(s, "access") }
+
+// isOfPackage reports whether a selector names something of a package, and not
+// a method.
+func isOfPackage(s *ast.SelectorExpr, pkg string) bool {
 	x, ok := s.X.(*ast.Ident)
-	return ok && x.Name == "access"
+	return ok && x.Name == pkg
 }
 
 // TestFaultsHaveConstantWords keeps input out of what callers are told: the

@@ -110,7 +110,7 @@ func TestTotalsCostTheSameHoweverManyContainersThereAre(t *testing.T) {
 			for _, n := range types {
 				total += n
 			}
-			n, err := tx.CountTokens(ctx, store.TokenFilter{Now: 1})
+			n, err := tx.CountTokens(ctx, store.TokenFilter{Now: 1, Groups: store.AllGroups()})
 			if total != want || n != want {
 				t.Errorf("types come to %d, and all tokens to %d; want %d", total, n, want)
 			}

@@ -60,7 +60,7 @@ func TestAnUpdateThatBeganBeforeADeletionIsNotKeptBehindIt(t *testing.T) {
 			t.Errorf("limit %d: Update = %v in %d runs, want %v in the second", limit, err, runs, store.ErrNoTenant)
 		}
 		if err := s.View(t.Context(), tenant, func(tx store.Tx) error {
-			tokens, err := tx.CountTokens(t.Context(), store.TokenFilter{Now: 1})
+			tokens, err := tx.CountTokens(t.Context(), store.TokenFilter{Now: 1, Groups: store.AllGroups()})
 			entries, logErr := tx.CountLogs(t.Context(), store.LogFilter{})
 			if tokens+entries != 0 {
 				t.Errorf("limit %d: %d tokens and %d entries are left", limit, tokens, entries)

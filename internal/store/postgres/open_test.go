@@ -68,7 +68,7 @@ func TestNoValueIsInAnError(t *testing.T) {
 		"a text that is not UTF-8": func(tx store.Tx) error { return tx.InsertApplication(ctx, store.Application{ID: value + "\xff"}) },
 		"a key that is too long":   func(tx store.Tx) error { return tx.PutMark(ctx, random(4000)+value, []byte("x")) },
 		"a group that is none": func(tx store.Tx) error {
-			_, err := tx.CountTokens(ctx, store.TokenFilter{Groups: []string{value}})
+			_, err := tx.CountTokens(ctx, store.TokenFilter{Groups: store.OnlyGroups(value)})
 			return err
 		},
 		"an entry that is none": func(tx store.Tx) error { return tx.AppendLog(ctx, store.LogEntry{ID: value}) },
@@ -83,7 +83,7 @@ func TestNoValueIsInAnError(t *testing.T) {
 	if err := s.View(ctx, tenantA, func(tx store.Tx) error {
 		_, errToken := tx.Token(ctx, value+"\x00")
 		_, errMark := tx.Mark(ctx, value+"\xff")
-		list, err := tx.Tokens(ctx, store.TokenFilter{Now: 1, IDs: []string{"\x00", value}}, store.Page{Limit: 10})
+		list, err := tx.Tokens(ctx, store.TokenFilter{Now: 1, Groups: store.AllGroups(), IDs: []string{"\x00", value}}, store.Page{Limit: 10})
 		if !errors.Is(errToken, store.ErrNotFound) || !errors.Is(errMark, store.ErrNotFound) || len(list) != 1 {
 			t.Errorf("texts that cannot be stored: got errors %v, %v and %d tokens; want %v, twice, and 1", errToken, errMark, len(list), store.ErrNotFound)
 		}
@@ -268,7 +268,7 @@ func TestCountersDoNotGetInEachOthersWay(t *testing.T) {
 		t.Errorf("%v updates were run again, want none", n)
 	}
 	if err := s.View(t.Context(), storetest.BenchTenant(0), func(tx store.Tx) error {
-		n, err := tx.CountTokens(t.Context(), store.TokenFilter{Now: 1})
+		n, err := tx.CountTokens(t.Context(), store.TokenFilter{Now: 1, Groups: store.AllGroups()})
 		if n != 321 {
 			t.Errorf("%d tokens are counted, want 321", n)
 		}

@@ -190,7 +190,7 @@ func TestALostCommitIsFoundOut(t *testing.T) {
 				t.Errorf("%v outcomes were asked for, want 1", n)
 			}
 			if err := s.View(ctx, tenantA, func(tx store.Tx) error {
-				tokens, err := tx.Tokens(ctx, store.TokenFilter{Now: 1}, store.Page{Limit: 10})
+				tokens, err := tx.Tokens(ctx, store.TokenFilter{Now: 1, Groups: store.AllGroups()}, store.Page{Limit: 10})
 				if len(tokens) != 2 {
 					t.Errorf("%d tokens are there, want that of before and one", len(tokens))
 				}
@@ -244,7 +244,7 @@ func TestAViewOutlivesItsConnection(t *testing.T) {
 	if err := s.View(ctx, storetest.BenchTenant(0), func(tx store.Tx) error {
 		runs++
 		l.arm(loseRequest(nil))
-		n, err := tx.CountTokens(ctx, store.TokenFilter{Now: 1})
+		n, err := tx.CountTokens(ctx, store.TokenFilter{Now: 1, Groups: store.AllGroups()})
 		if n != 1 {
 			t.Errorf("CountTokens: got %d, want 1", n)
 		}

@@ -18,20 +18,20 @@ const tokenColumns = "id, group_id, type, containers, data, details, short_lived
 
 func groupColumn(k store.GroupKey) pgtype.UUID { return pgtype.UUID{Bytes: k, Valid: true} }
 
-// parseGroups returns each of the groups once.
-func parseGroups(ids []string) ([]pgtype.UUID, error) {
-	groups, seen := make([]pgtype.UUID, 0, len(ids)), make(map[store.GroupKey]bool, len(ids))
-	for _, id := range ids {
-		group, err := store.ParseGroup(id)
-		if err != nil {
-			return nil, err
-		}
-		if !seen[group] {
-			seen[group] = true
-			groups = append(groups, groupColumn(group))
-		}
+// groupSet is the groups of a filter as statements take them. The zero value
+// has none.
+type groupSet struct {
+	all  bool
+	only []pgtype.UUID
+}
+
+func groupSetOf(groups store.Groups) (groupSet, error) {
+	keys, err := groups.Keys()
+	set := groupSet{all: groups.All(), only: make([]pgtype.UUID, 0, len(keys))}
+	for _, key := range keys {
+		set.only = append(set.only, groupColumn(key))
 	}
-	return groups, nil
+	return set, err
 }
 
 func scanToken(row pgx.Rows) (r store.Token, err error) {

@@ -10,7 +10,6 @@ import (
 	"strconv"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
@@ -58,10 +57,10 @@ func (s *selection) page(p store.Page) {
 }
 
 func (t *tx) Tokens(ctx context.Context, f store.TokenFilter, p store.Page) ([]store.Token, error) {
-	if len(f.Groups) == 0 && f.NoGroup || p.After != nil && !storable(p.After.ID) {
+	if f.Groups.None() || p.After != nil && !storable(p.After.ID) {
 		return nil, t.usable()
 	}
-	groups, err := parseGroups(f.Groups)
+	groups, err := groupSetOf(f.Groups)
 	if err != nil {
 		return nil, err
 	}
@@ -92,8 +91,8 @@ func (t *tx) Tokens(ctx context.Context, f store.TokenFilter, p store.Page) ([]s
 }
 
 // places selects where the tokens of a page stand.
-func (t *tx) places(ctx context.Context, f store.TokenFilter, groups []pgtype.UUID, p store.Page) (s selection, err error) {
-	if len(f.Terms) == 0 && len(groups) > 0 && p.Offset <= maxMerged && len(groups)*(p.Offset+p.Limit) <= maxMerged {
+func (t *tx) places(ctx context.Context, f store.TokenFilter, groups groupSet, p store.Page) (s selection, err error) {
+	if len(f.Terms) == 0 && !groups.all && p.Offset <= maxMerged && len(groups.only)*(p.Offset+p.Limit) <= maxMerged {
 		return placesByGroup(f.Now, groups, p), nil
 	}
 	if s, err = t.source(ctx, f, groups); err == nil {
@@ -103,8 +102,8 @@ func (t *tx) places(ctx context.Context, f store.TokenFilter, groups []pgtype.UU
 }
 
 // placesByGroup takes the head of each group's own index and merges them.
-func placesByGroup(now store.Time, groups []pgtype.UUID, p store.Page) (s selection) {
-	s.text = "unnest(" + s.arg(groups) + "::uuid[]) AS chosen (group_id), LATERAL (SELECT created_at, id FROM tokens WHERE tenant_id = $1 AND group_id = chosen.group_id"
+func placesByGroup(now store.Time, groups groupSet, p store.Page) (s selection) {
+	s.text = "unnest(" + s.arg(groups.only) + "::uuid[]) AS chosen (group_id), LATERAL (SELECT created_at, id FROM tokens WHERE tenant_id = $1 AND group_id = chosen.group_id"
 	s.where("(expires_at IS NULL OR expires_at > %s)", int64(now))
 	s.page(store.Page{After: p.After, Limit: p.Offset + p.Limit})
 	s.text += ") AS head WHERE true"
@@ -117,9 +116,16 @@ func placesByGroup(now store.Time, groups []pgtype.UUID, p store.Page) (s select
 // are; IS TRUE keeps it from joining, and from taking the index of groups.
 const inGroups = "(group_id IN (SELECT unnest(%s::uuid[]))) IS TRUE"
 
+// inGroups adds the condition unless every group fulfils it.
+func (s *selection) inGroups(groups groupSet) {
+	if !groups.all {
+		s.where(inGroups, groups.only)
+	}
+}
+
 // source is the index to walk: that of the rarest term, or that of all tokens.
 // A condition on a subquery's value keeps the planner from joining.
-func (t *tx) source(ctx context.Context, f store.TokenFilter, groups []pgtype.UUID) (s selection, err error) {
+func (t *tx) source(ctx context.Context, f store.TokenFilter, groups groupSet) (s selection, err error) {
 	if len(f.Terms) == 0 {
 		s.text = "tokens WHERE tenant_id = $1"
 	} else {
@@ -132,9 +138,7 @@ func (t *tx) source(ctx context.Context, f store.TokenFilter, groups []pgtype.UU
 			s.where("(SELECT true FROM token_terms y WHERE y.tenant_id = $1 AND y.term = %s AND y.created_at = x.created_at AND y.id = x.id)", term)
 		}
 	}
-	if len(groups) > 0 {
-		s.where(inGroups, groups)
-	}
+	s.inGroups(groups)
 	s.where("(expires_at IS NULL OR expires_at > %s)", int64(f.Now))
 	return s, nil
 }
@@ -155,7 +159,7 @@ func (t *tx) rarestFirst(ctx context.Context, terms [][]byte) ([][]byte, error) 
 
 // tokensByID returns what the filter lets through of the tokens that it names,
 // in the order in which they are named, from the one behind after.
-func (t *tx) tokensByID(ctx context.Context, columns string, f store.TokenFilter, after *store.Position, groups []pgtype.UUID, scan func(pgx.Rows) (store.Token, error)) ([]store.Token, error) {
+func (t *tx) tokensByID(ctx context.Context, columns string, f store.TokenFilter, after *store.Position, groups groupSet, scan func(pgx.Rows) (store.Token, error)) ([]store.Token, error) {
 	place := make(map[string]int, len(f.IDs))
 	var ids []string
 	behind := after == nil
@@ -173,9 +177,7 @@ func (t *tx) tokensByID(ctx context.Context, columns string, f store.TokenFilter
 	s := selection{text: "tokens WHERE tenant_id = $1"}
 	s.where("id = ANY(%s)", ids)
 	s.where("(expires_at IS NULL OR expires_at > %s)", int64(f.Now))
-	if len(groups) > 0 {
-		s.where(inGroups, groups)
-	}
+	s.inGroups(groups)
 	found, err := list(ctx, t, "read tokens", "SELECT "+columns+" FROM "+s.text, s.args, scan)
 	found = slices.DeleteFunc(found, func(r store.Token) bool { return !hasAll(r.Terms, f.Terms) })
 	slices.SortFunc(found, func(a, b store.Token) int { return place[a.ID] - place[b.ID] })
@@ -200,10 +202,10 @@ func cut(tokens []store.Token, p store.Page) []store.Token {
 }
 
 func (t *tx) CountTokens(ctx context.Context, f store.TokenFilter) (int64, error) {
-	if len(f.Groups) == 0 && f.NoGroup {
+	if f.Groups.None() {
 		return 0, t.usable()
 	}
-	groups, err := parseGroups(f.Groups)
+	groups, err := groupSetOf(f.Groups)
 	if err != nil {
 		return 0, err
 	}
@@ -230,18 +232,18 @@ func (t *tx) CountTokens(ctx context.Context, f store.TokenFilter) (int64, error
 
 // countByGroups adds the counters up and takes off what has expired and not
 // been swept: little, because sweeps are frequent.
-func (t *tx) countByGroups(ctx context.Context, f store.TokenFilter, groups []pgtype.UUID) (n int64, err error) {
+func (t *tx) countByGroups(ctx context.Context, f store.TokenFilter, groups groupSet) (n int64, err error) {
 	if err := t.settleCounters(ctx); err != nil {
 		return 0, err
 	}
-	if len(groups) == 0 {
+	if groups.all {
 		return t.number(ctx, "count tokens", `
 			SELECT coalesce((SELECT sum(tokens)::bigint FROM `+t.countsTypes()+` WHERE tenant_id = $1), 0)
 			  - (SELECT count(*) FROM tokens WHERE tenant_id = $1 AND expires_at <= $2)`, int64(f.Now))
 	}
 	return t.number(ctx, "count tokens by groups", `
 		SELECT coalesce((SELECT sum(tokens)::bigint FROM token_groups WHERE tenant_id = $1 AND group_id = ANY($3)), 0)
-		  - (SELECT count(*) FROM tokens WHERE tenant_id = $1 AND expires_at <= $2 AND `+fmt.Sprintf(inGroups, "$3")+`)`, int64(f.Now), groups)
+		  - (SELECT count(*) FROM tokens WHERE tenant_id = $1 AND expires_at <= $2 AND `+fmt.Sprintf(inGroups, "$3")+`)`, int64(f.Now), groups.only)
 }
 
 // countsTypes is the table by which types are counted: the groups, while a

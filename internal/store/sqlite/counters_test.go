@@ -39,7 +39,7 @@ func TestTotalsCostTheSameHoweverManyContainersThereAre(t *testing.T) {
 		if err != nil || len(types) != 1 {
 			t.Errorf("types are %v, error %v; want one", types, err)
 		}
-		n, err := tx.CountTokens(ctx, store.TokenFilter{Now: 1})
+		n, err := tx.CountTokens(ctx, store.TokenFilter{Now: 1, Groups: store.AllGroups()})
 		if n != many {
 			t.Errorf("%d tokens are counted, want %d", n, many)
 		}

@@ -299,7 +299,7 @@ func TestAnUncleanStopIsFollowedByACheck(t *testing.T) {
 func countTokens(t testing.TB, s store.Store) (n int64) {
 	t.Helper()
 	if err := s.View(t.Context(), tenantA, func(tx store.Tx) (err error) {
-		n, err = tx.CountTokens(t.Context(), store.TokenFilter{Now: 1})
+		n, err = tx.CountTokens(t.Context(), store.TokenFilter{Now: 1, Groups: store.AllGroups()})
 		return err
 	}); err != nil {
 		t.Fatal(err)

@@ -125,14 +125,14 @@ func (t *tx) termSize(ctx context.Context, term []byte) (int64, error) {
 
 // countCommon counts the tokens of a term by its counters; false when it has
 // none.
-func (t *tx) countCommon(ctx context.Context, term []byte, groups map[store.GroupKey]bool, now store.Time) (n int64, counted bool, err error) {
+func (t *tx) countCommon(ctx context.Context, term []byte, groups groupSet, now store.Time) (n int64, counted bool, err error) {
 	if err := t.flushTerms(); err != nil {
 		return 0, false, err
 	}
 	err = t.query(ctx, "SELECT group_id, tokens FROM token_term_counts WHERE tenant_id = ? AND term = ?", []driver.Value{term},
 		func(row []driver.Value) (bool, error) {
 			counted = true
-			if len(groups) == 0 || groups[store.GroupKey(blob(row[0]))] {
+			if groups.has(row[0]) {
 				n += whole(row[1])
 			}
 			return true, nil
@@ -146,7 +146,7 @@ func (t *tx) countCommon(ctx context.Context, term []byte, groups map[store.Grou
 		WHERE x.tenant_id = ?1 AND x.expires_at <= ?3 AND y.tenant_id = ?1 AND y.term = ?2 AND y.created_at = x.created_at AND y.id = x.id`,
 		[]driver.Value{term, int64(now)},
 		func(row []driver.Value) (bool, error) {
-			if len(groups) == 0 || groups[store.GroupKey(blob(row[0]))] {
+			if groups.has(row[0]) {
 				n--
 			}
 			return true, nil

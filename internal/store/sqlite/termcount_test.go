@@ -33,7 +33,7 @@ func TestOnlyTermsThatManyTokensHaveAreKeptCounted(t *testing.T) {
 			t.Errorf("of %d tokens %d terms are kept counted, error %v; want %d", tokens, n, err, counted)
 		}
 		if err := s.View(ctx, tenantA, func(tx store.Tx) error {
-			n, err := tx.CountTokens(ctx, store.TokenFilter{Now: 1, Terms: [][]byte{common}})
+			n, err := tx.CountTokens(ctx, store.TokenFilter{Now: 1, Groups: store.AllGroups(), Terms: [][]byte{common}})
 			if n != tokens {
 				t.Errorf("CountTokens: got %d, want %d", n, tokens)
 			}

@@ -28,17 +28,24 @@ type groupDelta struct {
 	tokens           int64
 }
 
-func parseGroups(ids []string) (map[store.GroupKey]bool, error) {
-	groups := make(map[store.GroupKey]bool, len(ids))
-	for _, id := range ids {
-		group, err := store.ParseGroup(id)
-		if err != nil {
-			return nil, err
-		}
-		groups[group] = true
-	}
-	return groups, nil
+// groupSet is the groups of a filter as rows are compared with them. The zero
+// value has none.
+type groupSet struct {
+	all  bool
+	only map[store.GroupKey]bool
 }
+
+func groupSetOf(groups store.Groups) (groupSet, error) {
+	keys, err := groups.Keys()
+	set := groupSet{all: groups.All(), only: make(map[store.GroupKey]bool, len(keys))}
+	for _, key := range keys {
+		set.only[key] = true
+	}
+	return set, err
+}
+
+// has takes a group as a row holds it.
+func (s groupSet) has(group driver.Value) bool { return s.all || s.only[store.GroupKey(blob(group))] }
 
 func scanToken(row []driver.Value) (r store.Token, err error) {
 	r = store.Token{
@@ -345,17 +352,17 @@ func (t *tx) Tokens(ctx context.Context, f store.TokenFilter, p store.Page) ([]s
 // places returns where the tokens of a page stand, from indexes alone: a row
 // that the list passes over is never read.
 func (t *tx) places(ctx context.Context, f store.TokenFilter, p store.Page) ([]store.Position, error) {
-	if len(f.Groups) == 0 && f.NoGroup {
+	if f.Groups.None() {
 		return nil, nil
 	}
 	if len(f.IDs) > 0 {
 		return t.placesByID(ctx, f, p)
 	}
-	groups, err := parseGroups(f.Groups)
+	groups, err := groupSetOf(f.Groups)
 	if err != nil {
 		return nil, err
 	}
-	if len(f.Terms) == 0 && len(groups) > 0 && p.Offset <= maxMerged && len(groups)*(p.Offset+p.Limit) <= maxMerged {
+	if len(f.Terms) == 0 && !groups.all && p.Offset <= maxMerged && len(groups.only)*(p.Offset+p.Limit) <= maxMerged {
 		return t.placesByGroup(ctx, groups, f.Now, p)
 	}
 	from, args, err := t.source(ctx, f)
@@ -394,7 +401,7 @@ func (t *tx) source(ctx context.Context, f store.TokenFilter) (from string, args
 }
 
 // scanPlaces walks an index from newest to oldest and keeps what the filter lets through.
-func (t *tx) scanPlaces(ctx context.Context, from string, args []driver.Value, groups map[store.GroupKey]bool, now store.Time, p store.Page) ([]store.Position, error) {
+func (t *tx) scanPlaces(ctx context.Context, from string, args []driver.Value, groups groupSet, now store.Time, p store.Page) ([]store.Position, error) {
 	after, afterArgs := behind(p.After)
 	var places []store.Position
 	skip := p.Offset
@@ -416,19 +423,19 @@ func (t *tx) scanPlaces(ctx context.Context, from string, args []driver.Value, g
 	return places, err
 }
 
-func passes(group, expires driver.Value, groups map[store.GroupKey]bool, now store.Time) bool {
+func passes(group, expires driver.Value, groups groupSet, now store.Time) bool {
 	if expires != nil && when(expires) <= now {
 		return false
 	}
-	return len(groups) == 0 || groups[store.GroupKey(blob(group))]
+	return groups.has(group)
 }
 
 // placesByGroup takes the head of each group's own index and merges them.
-func (t *tx) placesByGroup(ctx context.Context, groups map[store.GroupKey]bool, now store.Time, p store.Page) ([]store.Position, error) {
+func (t *tx) placesByGroup(ctx context.Context, groups groupSet, now store.Time, p store.Page) ([]store.Position, error) {
 	var merged []store.Position
-	for group := range groups {
+	for group := range groups.only {
 		head, err := t.scanPlaces(ctx, "tokens INDEXED BY tokens_by_group WHERE tenant_id = ? AND group_id = ?", []driver.Value{group[:]},
-			nil, now, store.Page{After: p.After, Limit: p.Offset + p.Limit})
+			groups, now, store.Page{After: p.After, Limit: p.Offset + p.Limit})
 		if err != nil {
 			return nil, err
 		}
@@ -440,7 +447,7 @@ func (t *tx) placesByGroup(ctx context.Context, groups map[store.GroupKey]bool, 
 
 // placesByID keeps the order in which the ids were given.
 func (t *tx) placesByID(ctx context.Context, f store.TokenFilter, p store.Page) ([]store.Position, error) {
-	groups, err := parseGroups(f.Groups)
+	groups, err := groupSetOf(f.Groups)
 	if err != nil {
 		return nil, err
 	}
@@ -500,7 +507,7 @@ func cut(places []store.Position, p store.Page) []store.Position {
 
 func (t *tx) CountTokens(ctx context.Context, f store.TokenFilter) (int64, error) {
 	switch {
-	case len(f.Groups) == 0 && f.NoGroup:
+	case f.Groups.None():
 		return 0, nil
 	case len(f.IDs) > 0:
 		places, err := t.placesByID(ctx, f, store.Page{Limit: len(f.IDs)})
@@ -517,11 +524,11 @@ func (t *tx) countByGroups(ctx context.Context, f store.TokenFilter) (n int64, e
 	if err := t.flushGroups(); err != nil {
 		return 0, err
 	}
-	groups, err := parseGroups(f.Groups)
+	groups, err := groupSetOf(f.Groups)
 	if err != nil {
 		return 0, err
 	}
-	if len(groups) == 0 {
+	if groups.all {
 		n, err = t.number(ctx, "SELECT sum(tokens) FROM token_types WHERE tenant_id = ?")
 	} else {
 		n, err = t.sumGroups(ctx, groups)
@@ -531,7 +538,7 @@ func (t *tx) countByGroups(ctx context.Context, f store.TokenFilter) (n int64, e
 	}
 	err = t.query(ctx, "SELECT group_id FROM tokens INDEXED BY tokens_expiring WHERE tenant_id = ? AND expires_at <= ?", []driver.Value{int64(f.Now)},
 		func(row []driver.Value) (bool, error) {
-			if len(groups) == 0 || groups[store.GroupKey(blob(row[0]))] {
+			if groups.has(row[0]) {
 				n--
 			}
 			return true, nil
@@ -545,21 +552,21 @@ const passedOver = 4
 
 // sumGroups adds up the counters of groups: one by one, or all of the tenant's
 // when these are most of them.
-func (t *tx) sumGroups(ctx context.Context, groups map[store.GroupKey]bool) (n int64, err error) {
+func (t *tx) sumGroups(ctx context.Context, groups groupSet) (n int64, err error) {
 	all, err := t.containerCounts()
 	if err != nil {
 		return 0, err
 	}
-	if int64(len(groups))*passedOver > all.groups {
+	if int64(len(groups.only))*passedOver > all.groups {
 		err = t.query(ctx, "SELECT group_id, tokens FROM token_groups WHERE tenant_id = ?", nil, func(row []driver.Value) (bool, error) {
-			if groups[store.GroupKey(blob(row[0]))] {
+			if groups.has(row[0]) {
 				n += whole(row[1])
 			}
 			return true, nil
 		})
 		return n, err
 	}
-	for group := range groups {
+	for group := range groups.only {
 		tokens, err := t.number(ctx, "SELECT tokens FROM token_groups WHERE tenant_id = ? AND group_id = ?", group[:])
 		if err != nil {
 			return 0, err
@@ -592,7 +599,7 @@ func (t *tx) CountTypes(ctx context.Context, now store.Time) (map[string]int64, 
 }
 
 func (t *tx) countByTerms(ctx context.Context, f store.TokenFilter) (n int64, err error) {
-	groups, err := parseGroups(f.Groups)
+	groups, err := groupSetOf(f.Groups)
 	if err != nil {
 		return 0, err
 	}
@@ -605,7 +612,7 @@ func (t *tx) countByTerms(ctx context.Context, f store.TokenFilter) (n int64, er
 	if err != nil {
 		return 0, err
 	}
-	if len(groups) == 0 {
+	if groups.all {
 		return t.number(ctx, fmt.Sprintf("SELECT count(*) FROM %s AND (expires_at IS NULL OR expires_at > ?%d)", from, len(args)+2), append(args, int64(f.Now))...)
 	}
 	err = t.query(ctx, "SELECT group_id, expires_at FROM "+from, args, func(row []driver.Value) (bool, error) {

@@ -99,7 +99,7 @@ func versionRace(f *fixture) {
 			return err
 		}
 		f.same("version after the race", t.Version, 1+won.Load())
-		n, err := tx.CountTokens(ctx, store.TokenFilter{Now: day, Terms: t.Terms})
+		n, err := tx.CountTokens(ctx, store.TokenFilter{Now: day, Groups: every, Terms: t.Terms})
 		f.same("tokens with the terms of the last winner", n, int64(1))
 		return err
 	})

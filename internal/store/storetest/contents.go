@@ -56,7 +56,7 @@ func readAll(ctx context.Context, tx store.Tx) (c contents, err error) {
 		func() error { c.Tokens, err = tx.Tokens(ctx, all, large); return err },
 		func() error { c.TokenCount, err = tx.CountTokens(ctx, all); return err },
 		func() error {
-			c.ByTerm, err = tx.CountTokens(ctx, store.TokenFilter{Now: day, Terms: [][]byte{[]byte("term of all")}})
+			c.ByTerm, err = tx.CountTokens(ctx, store.TokenFilter{Now: day, Groups: every, Terms: [][]byte{[]byte("term of all")}})
 			return err
 		},
 		func() error { groups, err = tx.TokenGroups(ctx); return err },
@@ -237,11 +237,11 @@ var methods = []method{
 	}},
 	{"TokenGroups", false, nil, func(ctx context.Context, tx store.Tx) (int, error) { return some(tx.TokenGroups(ctx)) }},
 	{"Tokens", false, nil, func(ctx context.Context, tx store.Tx) (int, error) {
-		byID, err := tx.Tokens(ctx, store.TokenFilter{Now: day, IDs: []string{token(1).ID}}, large)
+		byID, err := tx.Tokens(ctx, store.TokenFilter{Now: day, Groups: every, IDs: []string{token(1).ID}}, large)
 		if err != nil {
 			return 0, err
 		}
-		byTerm, err := tx.Tokens(ctx, store.TokenFilter{Now: day, Terms: token(1).Terms}, large)
+		byTerm, err := tx.Tokens(ctx, store.TokenFilter{Now: day, Groups: every, Terms: token(1).Terms}, large)
 		if err != nil {
 			return 0, err
 		}
@@ -249,11 +249,11 @@ var methods = []method{
 		return len(byID) + len(byTerm) + len(inOrder), err
 	}},
 	{"CountTokens", false, nil, func(ctx context.Context, tx store.Tx) (int, error) {
-		byID, err := tx.CountTokens(ctx, store.TokenFilter{Now: day, IDs: []string{token(1).ID}})
+		byID, err := tx.CountTokens(ctx, store.TokenFilter{Now: day, Groups: every, IDs: []string{token(1).ID}})
 		if err != nil {
 			return 0, err
 		}
-		byTerm, err := tx.CountTokens(ctx, store.TokenFilter{Now: day, Terms: token(1).Terms})
+		byTerm, err := tx.CountTokens(ctx, store.TokenFilter{Now: day, Groups: every, Terms: token(1).Terms})
 		if err != nil {
 			return 0, err
 		}

@@ -155,7 +155,7 @@ func Verify(ctx context.Context, s store.Store, events []Event) error {
 // terms, their counter and the log.
 func whatIsThere(ctx context.Context, tx store.Tx) (map[string]bool, error) {
 	page := store.Page{Limit: 1 << 30}
-	filter := store.TokenFilter{Now: 1}
+	filter := store.TokenFilter{Now: 1, Groups: every}
 	tokens, err := tx.Tokens(ctx, filter, page)
 	if err != nil {
 		return nil, err
@@ -172,7 +172,7 @@ func whatIsThere(ctx context.Context, tx store.Tx) (map[string]bool, error) {
 	for i, t := range tokens {
 		there[t.ID] = true
 		if i < 50 {
-			byTerms, err := tx.CountTokens(ctx, store.TokenFilter{Now: 1, Terms: t.Terms})
+			byTerms, err := tx.CountTokens(ctx, store.TokenFilter{Now: 1, Groups: every, Terms: t.Terms})
 			if err != nil || byTerms != 1 {
 				return nil, fmt.Errorf("a token is found by its terms %d times, error %v", byTerms, err)
 			}

@@ -14,7 +14,7 @@ var listTests = []test{
 	{"tokens come newest first, ties by id descending", listOrder},
 	{"every filter agrees with the rows, by offset and by position", listFilters},
 	{"ids come in the order asked", listByIDs},
-	{"no group means no token", noGroup},
+	{"no group, which is also the zero value, means no token", noGroup},
 	{"a filter by more than a hundred groups", manyGroups},
 	{"terms that thousands of tokens have are counted rightly", commonTerm},
 	{"pages past the end and of no size are empty", oddPages},
@@ -87,7 +87,7 @@ func listOrder(f *fixture) {
 	for size := 1; size <= 7; size++ {
 		f.same(fmt.Sprintf("walk by %d", size), ids(f.walk(tenantA, all, size)), want)
 		f.same(fmt.Sprintf("pages of %d", size), ids(f.leaf(tenantA, all, size)), want)
-		f.same(fmt.Sprintf("walk by %d with a term", size), ids(f.walk(tenantA, store.TokenFilter{Now: day, Terms: [][]byte{[]byte("term of all")}}, size)), want)
+		f.same(fmt.Sprintf("walk by %d with a term", size), ids(f.walk(tenantA, store.TokenFilter{Now: day, Groups: every, Terms: [][]byte{[]byte("term of all")}}, size)), want)
 	}
 }
 
@@ -115,7 +115,7 @@ func matches(t store.Token, filter store.TokenFilter, groups map[string]string) 
 	if len(filter.IDs) > 0 && !slices.Contains(filter.IDs, t.ID) {
 		return false
 	}
-	if (len(filter.Groups) > 0 || filter.NoGroup) && !slices.Contains(filter.Groups, groups[groupName(t)]) {
+	if !filter.Groups.Has(groups[groupName(t)]) {
 		return false
 	}
 	for _, term := range filter.Terms {
@@ -192,28 +192,28 @@ func listFilters(f *fixture) {
 		return out
 	}
 	for name, filter := range map[string]store.TokenFilter{
-		"nothing":                {},
-		"one group":              {Groups: groupList[:1]},
-		"a group twice":          {Groups: []string{groupList[0], groupList[0]}},
-		"three groups":           {Groups: groupList[:3]},
-		"eight groups":           {Groups: groupList[:8]},
-		"nine groups":            {Groups: groupList[:9]},
-		"all groups":             {Groups: groupList},
-		"one term":               {Terms: term("mod 5 is 2")},
-		"the term of all":        {Terms: term("all")},
-		"two terms":              {Terms: term("all", "mod 5 is 2")},
-		"two terms, rare first":  {Terms: term("mod 7 is 3", "mod 2 is 1")},
-		"three terms":            {Terms: term("mod 2 is 1", "mod 5 is 2", "mod 7 is 3")},
-		"three terms, one wrong": {Terms: term("mod 2 is 1", "mod 5 is 2", "mod 7 is 9")},
-		"a term twice":           {Terms: term("mod 5 is 2", "mod 5 is 2")},
-		"terms that exclude":     {Terms: term("mod 2 is 1", "mod 2 is 0")},
-		"an unknown term":        {Terms: term("nope")},
-		"a term and a group":     {Terms: term("mod 5 is 2"), Groups: groupList[:1]},
-		"a term and nine groups": {Terms: term("mod 5 is 2"), Groups: groupList[:9]},
-		"two terms and a group":  {Terms: term("mod 5 is 2", "mod 2 is 1"), Groups: groupList[:2]},
-		"ids":                    {IDs: []string{varied(7).ID, varied(99).ID, varied(3).ID, varied(50).ID, "nope", varied(51).ID, varied(7).ID}},
-		"ids and a term":         {IDs: []string{varied(7).ID, varied(99).ID, varied(3).ID, varied(51).ID}, Terms: term("mod 2 is 1", "all")},
-		"ids and groups":         {IDs: []string{varied(7).ID, varied(99).ID, varied(3).ID, varied(50).ID}, Groups: groupList[:6]},
+		"nothing":                {Groups: every},
+		"one group":              {Groups: store.OnlyGroups(groupList[:1]...)},
+		"a group twice":          {Groups: store.OnlyGroups(groupList[0], groupList[0])},
+		"three groups":           {Groups: store.OnlyGroups(groupList[:3]...)},
+		"eight groups":           {Groups: store.OnlyGroups(groupList[:8]...)},
+		"nine groups":            {Groups: store.OnlyGroups(groupList[:9]...)},
+		"all groups":             {Groups: store.OnlyGroups(groupList...)},
+		"one term":               {Groups: every, Terms: term("mod 5 is 2")},
+		"the term of all":        {Groups: every, Terms: term("all")},
+		"two terms":              {Groups: every, Terms: term("all", "mod 5 is 2")},
+		"two terms, rare first":  {Groups: every, Terms: term("mod 7 is 3", "mod 2 is 1")},
+		"three terms":            {Groups: every, Terms: term("mod 2 is 1", "mod 5 is 2", "mod 7 is 3")},
+		"three terms, one wrong": {Groups: every, Terms: term("mod 2 is 1", "mod 5 is 2", "mod 7 is 9")},
+		"a term twice":           {Groups: every, Terms: term("mod 5 is 2", "mod 5 is 2")},
+		"terms that exclude":     {Groups: every, Terms: term("mod 2 is 1", "mod 2 is 0")},
+		"an unknown term":        {Groups: every, Terms: term("nope")},
+		"a term and a group":     {Terms: term("mod 5 is 2"), Groups: store.OnlyGroups(groupList[:1]...)},
+		"a term and nine groups": {Terms: term("mod 5 is 2"), Groups: store.OnlyGroups(groupList[:9]...)},
+		"two terms and a group":  {Terms: term("mod 5 is 2", "mod 2 is 1"), Groups: store.OnlyGroups(groupList[:2]...)},
+		"ids":                    {Groups: every, IDs: []string{varied(7).ID, varied(99).ID, varied(3).ID, varied(50).ID, "nope", varied(51).ID, varied(7).ID}},
+		"ids and a term":         {Groups: every, IDs: []string{varied(7).ID, varied(99).ID, varied(3).ID, varied(51).ID}, Terms: term("mod 2 is 1", "all")},
+		"ids and groups":         {IDs: []string{varied(7).ID, varied(99).ID, varied(3).ID, varied(50).ID}, Groups: store.OnlyGroups(groupList[:6]...)},
 	} {
 		for _, now := range []store.Time{day, day + 61, day + 62, day + 2000*hour} {
 			filter.Now = now
@@ -247,7 +247,7 @@ func listByIDs(f *fixture) {
 	})
 	asked := []string{token(2).ID, token(4).ID, "nope", token(0).ID, token(2).ID, token(3).ID}
 	want := []string{token(2).ID, token(4).ID, token(0).ID, token(3).ID}
-	filter := store.TokenFilter{Now: day, IDs: asked}
+	filter := store.TokenFilter{Now: day, Groups: every, IDs: asked}
 	for size := 1; size < 6; size++ {
 		f.same("walk", ids(f.walk(tenantA, filter, size)), want)
 		f.same("pages", ids(f.leaf(tenantA, filter, size)), want)
@@ -265,23 +265,27 @@ func noGroup(f *fixture) {
 	f.update(tenantA, func(ctx context.Context, tx store.Tx) error { return tx.InsertToken(ctx, token(1)) })
 	f.view(tenantA, func(ctx context.Context, tx store.Tx) error {
 		for name, filter := range map[string]store.TokenFilter{
-			"alone": {}, "with an id": {IDs: []string{token(1).ID}}, "with a term": {Terms: token(1).Terms},
+			"unset": {}, "none": {Groups: store.OnlyGroups()}, "unset, with an id": {IDs: []string{token(1).ID}},
+			"unset, with a term": {Terms: token(1).Terms}, "none, with an id and a term": {Groups: store.OnlyGroups(), IDs: []string{token(1).ID}, Terms: token(1).Terms},
 		} {
-			filter.Now, filter.NoGroup = day, true
+			filter.Now = day
 			list, errList := tx.Tokens(ctx, filter, large)
 			n, errCount := tx.CountTokens(ctx, filter)
 			if len(list) != 0 || n != 0 || errList != nil || errCount != nil {
-				f.Errorf("NoGroup %s: listed %d (%v), counted %d (%v); want none", name, len(list), errList, n, errCount)
+				f.Errorf("groups %s: listed %d (%v), counted %d (%v); want none", name, len(list), errList, n, errCount)
 			}
 		}
 		groups, err := groupIDs(ctx, tx)
 		if err != nil {
 			return err
 		}
-		filter := store.TokenFilter{Now: day, NoGroup: true, Groups: []string{groups[groupName(token(1))]}}
-		n, err := tx.CountTokens(ctx, filter)
-		f.same("NoGroup beside a group", n, int64(1))
-		return err
+		for name, chosen := range map[string]store.Groups{"all": every, "the one": store.OnlyGroups(groups[groupName(token(1))])} {
+			n, err := tx.CountTokens(ctx, store.TokenFilter{Now: day, Groups: chosen})
+			if n != 1 || err != nil {
+				f.Errorf("groups %s: counted %d (%v), want 1", name, n, err)
+			}
+		}
+		return nil
 	})
 }
 
@@ -301,10 +305,11 @@ func manyGroups(f *fixture) {
 	})
 	var groups map[string]string
 	f.view(tenantA, func(ctx context.Context, tx store.Tx) (err error) { groups, err = groupIDs(ctx, tx); return err })
-	filter := store.TokenFilter{Now: day}
+	var chosen []string
 	for _, t := range rows[5:120] {
-		filter.Groups = append(filter.Groups, groups[groupName(t)])
+		chosen = append(chosen, groups[groupName(t)])
 	}
+	filter := store.TokenFilter{Now: day, Groups: store.OnlyGroups(chosen...)}
 	want := ids(choose(rows, filter, groups))
 	f.same("rows in 115 groups", len(want), 115)
 	f.same("walk", ids(f.walk(tenantA, filter, 20)), want)
@@ -325,7 +330,7 @@ func admittedRows(f *fixture) {
 	})
 	enough := errors.New("enough")
 	for part, filter := range map[string]store.TokenFilter{
-		"all": {}, "by id": {IDs: []string{token(0).ID, token(1).ID, token(2).ID, token(3).ID}}, "by term": {Terms: [][]byte{[]byte("term of all")}},
+		"all": {Groups: every}, "by id": {Groups: every, IDs: []string{token(0).ID, token(1).ID, token(2).ID, token(3).ID}}, "by term": {Groups: every, Terms: [][]byte{[]byte("term of all")}},
 	} {
 		filter.Now = day
 		var sizes []int64
@@ -357,7 +362,7 @@ func oddPages(f *fixture) {
 			"behind the last": {After: &store.Position{CreatedAt: day - hour, ID: uuid(0)}, Limit: 10},
 		} {
 			for part, filter := range map[string]store.TokenFilter{
-				"all": {}, "by id": {IDs: []string{token(1).ID}}, "by term": {Terms: token(1).Terms}, "by group": {Groups: []string{groups[groupName(token(1))]}},
+				"all": {Groups: every}, "by id": {Groups: every, IDs: []string{token(1).ID}}, "by term": {Groups: every, Terms: token(1).Terms}, "by group": {Groups: store.OnlyGroups(groups[groupName(token(1))])},
 			} {
 				filter.Now = day
 				if list, err := tx.Tokens(ctx, filter, p); len(list) != 0 || err != nil {
@@ -422,8 +427,8 @@ func walkUnderChange(f *fixture) {
 		}
 	})
 	for name, filter := range map[string]store.TokenFilter{
-		"all": {}, "few groups": {Groups: few}, "many groups": {Groups: many}, "one term": {Terms: [][]byte{[]byte("all")}},
-		"two terms": {Terms: [][]byte{[]byte("all"), []byte("mod 2 is 0")}},
+		"all": {Groups: every}, "few groups": {Groups: store.OnlyGroups(few...)}, "many groups": {Groups: store.OnlyGroups(many...)}, "one term": {Groups: every, Terms: [][]byte{[]byte("all")}},
+		"two terms": {Groups: every, Terms: [][]byte{[]byte("all"), []byte("mod 2 is 0")}},
 	} {
 		filter.Now = day
 		for range 3 {

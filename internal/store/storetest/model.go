@@ -233,13 +233,15 @@ func (w *world) compare(id string) {
 		w.same("types", counted, types)
 		for range 6 {
 			filter := store.TokenFilter{Now: w.now}
+			var some []string
 			for name, g := range groups {
 				if w.random.IntN(1+len(groups)) < 3 && m.groups[name] {
-					filter.Groups = append(filter.Groups, g)
+					some = append(some, g)
 				}
 			}
+			filter.Groups = store.OnlyGroups(some...)
 			if w.random.IntN(2) == 0 {
-				filter.Groups = nil
+				filter.Groups = every
 			}
 			for term := range w.random.IntN(4) {
 				filter.Terms = append(filter.Terms, fmt.Append(nil, "term ", term+w.random.IntN(2)))

@@ -53,8 +53,8 @@ func EveryRequest(t *testing.T, s store.Store, tenant string) {
 	pages := []store.Page{{Limit: 10}, {Limit: 10, Offset: 5}, {Limit: 10, After: after}}
 	fail(s.View(ctx, tenant, func(tx store.Tx) error {
 		for _, f := range []store.TokenFilter{
-			{}, {IDs: []string{tok.ID}}, {IDs: []string{tok.ID}, Groups: many[:2]}, {Groups: []string{groups[0].ID}}, {Groups: many},
-			{Terms: terms[:1]}, {Terms: terms[:2]}, {Terms: terms}, {Terms: terms[:1], Groups: many}, {Terms: terms[:2], Groups: many[:1]},
+			{Groups: every}, {Groups: every, IDs: []string{tok.ID}}, {IDs: []string{tok.ID}, Groups: store.OnlyGroups(many[:2]...)}, {Groups: store.OnlyGroups(groups[0].ID)}, {Groups: store.OnlyGroups(many...)},
+			{Groups: every, Terms: terms[:1]}, {Groups: every, Terms: terms[:2]}, {Groups: every, Terms: terms}, {Terms: terms[:1], Groups: store.OnlyGroups(many...)}, {Terms: terms[:2], Groups: store.OnlyGroups(many[:1]...)},
 		} {
 			for _, p := range pages {
 				_, err := tx.Tokens(ctx, f, p)

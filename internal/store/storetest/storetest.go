@@ -236,7 +236,10 @@ func tenant(id string) store.Tenant {
 }
 
 // all chooses every token that has not expired at the time of the tests.
-var all = store.TokenFilter{Now: day}
+var all = store.TokenFilter{Now: day, Groups: every}
+
+// every is the groups of a filter that does not narrow them.
+var every = store.AllGroups()
 
 // large is a page that holds every row of a test.
 var large = store.Page{Limit: 10_000}

@@ -92,7 +92,7 @@ func replaceToken(f *fixture) {
 			terms [][]byte
 			want  int64
 		}{"old term": {token(1).Terms[:1], 0}, "new term": {changed.Terms, 1}, "both": {[][]byte{changed.Terms[0], token(1).Terms[0]}, 0}} {
-			n, err := tx.CountTokens(ctx, store.TokenFilter{Now: day, Terms: c.terms})
+			n, err := tx.CountTokens(ctx, store.TokenFilter{Now: day, Groups: every, Terms: c.terms})
 			if n != c.want || err != nil {
 				f.Errorf("tokens with the %s: got %d, error %v; want %d", name, n, err, c.want)
 			}
@@ -132,8 +132,8 @@ func expiredToken(f *fixture) {
 				return err
 			}
 			for part, filter := range map[string]store.TokenFilter{
-				"all": {}, "by id": {IDs: []string{t.ID}}, "by group": {Groups: []string{groups[0].ID}}, "by term": {Terms: t.Terms[:1]},
-				"by terms": {Terms: t.Terms}, "by term and group": {Terms: t.Terms[:1], Groups: []string{groups[0].ID}},
+				"all": {Groups: every}, "by id": {Groups: every, IDs: []string{t.ID}}, "by group": {Groups: store.OnlyGroups(groups[0].ID)}, "by term": {Groups: every, Terms: t.Terms[:1]},
+				"by terms": {Groups: every, Terms: t.Terms}, "by term and group": {Terms: t.Terms[:1], Groups: store.OnlyGroups(groups[0].ID)},
 			} {
 				filter.Now = c.now
 				n, errCount := tx.CountTokens(ctx, filter)
@@ -175,7 +175,7 @@ func tokenGroups(f *fixture) {
 			if g.Type == "card" && len(g.Containers) == 1 && g.Containers[0] == "/a/" {
 				want = 2
 			}
-			n, err := tx.CountTokens(ctx, store.TokenFilter{Now: day, Groups: []string{g.ID}})
+			n, err := tx.CountTokens(ctx, store.TokenFilter{Now: day, Groups: store.OnlyGroups(g.ID)})
 			if n != want || err != nil {
 				f.Errorf("tokens in group %s %v: got %d, error %v; want %d", g.Type, g.Containers, n, err, want)
 			}
@@ -283,7 +283,7 @@ func derivedTokens(f *fixture) {
 				return err
 			}
 			f.same("Token "+doing, got, current)
-			for name, filter := range map[string]store.TokenFilter{"all": {}, "by id": {IDs: []string{current.ID}}, "by term": {Terms: current.Terms[:1]}} {
+			for name, filter := range map[string]store.TokenFilter{"all": {Groups: every}, "by id": {Groups: every, IDs: []string{current.ID}}, "by term": {Groups: every, Terms: current.Terms[:1]}} {
 				filter.Now = day
 				list, err := tx.Tokens(ctx, filter, large)
 				if err != nil {

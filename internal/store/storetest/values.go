@@ -21,13 +21,13 @@ var valueTests = []test{
 }
 
 func exactBytes(f *fixture) {
-	every := make([]byte, 256)
-	for i := range every {
-		every[i] = byte(i)
+	octets := make([]byte, 256)
+	for i := range octets {
+		octets[i] = byte(i)
 	}
 	long := bytes.Repeat([]byte{0, 0xFF, 'x', 0}, 256<<10) // 1 MiB
 	for name, value := range map[string][]byte{
-		"a NUL": {0}, "0xFF": {0xFF}, "not UTF-8": {0xC3, 0x28}, "quotes": []byte(`'"\;--`), "every byte": every, "1 MiB": long,
+		"a NUL": {0}, "0xFF": {0xFF}, "not UTF-8": {0xC3, 0x28}, "quotes": []byte(`'"\;--`), "every byte": octets, "1 MiB": long,
 	} {
 		t := token(1)
 		t.ID, t.Data, t.Details, t.ShortLived = name, value, value, value
@@ -53,7 +53,7 @@ func exactBytes(f *fixture) {
 			if err != nil {
 				return err
 			}
-			found, err := tx.Tokens(ctx, store.TokenFilter{Now: day, Terms: t.Terms}, large)
+			found, err := tx.Tokens(ctx, store.TokenFilter{Now: day, Groups: every, Terms: t.Terms}, large)
 			if err != nil {
 				return err
 			}
@@ -138,7 +138,7 @@ func exactIDs(f *fixture) {
 			a, errApplication := tx.Application(ctx, id)
 			keys, errKeys := tx.Keys(ctx, id)
 			mark, errMark := tx.Mark(ctx, id)
-			byTerm, errTerm := tx.Tokens(ctx, store.TokenFilter{Now: day, Terms: [][]byte{fmt.Appendf(nil, "id %d", i)}}, large)
+			byTerm, errTerm := tx.Tokens(ctx, store.TokenFilter{Now: day, Groups: every, Terms: [][]byte{fmt.Appendf(nil, "id %d", i)}}, large)
 			s, errSession := tx.Session(ctx, id)
 			p, errParcel := tx.Parcel(ctx, id, id)
 			inGroup, errGroup := tx.Parcels(ctx, store.ParcelFilter{Kind: id, Group: id}, large)
@@ -154,7 +154,7 @@ func exactIDs(f *fixture) {
 					i, id, t.ID, a.ID, keys, mark, len(byTerm), s.ID, p.Kind, p.ID, len(inGroup), d.Kind, d.ID, len(ofApplication))
 			}
 		}
-		n, err := tx.CountTokens(ctx, store.TokenFilter{Now: day, IDs: names})
+		n, err := tx.CountTokens(ctx, store.TokenFilter{Now: day, Groups: every, IDs: names})
 		f.same("tokens counted by their ids", n, int64(len(names)))
 		return err
 	})
