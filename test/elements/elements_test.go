@@ -329,3 +329,31 @@ func TestFramesBesideEachOtherAndFonts(t *testing.T) {
 	storetest.CheckOnly(t)
 	start(t).browse(t, "siblings", 1, 0)
 }
+
+// TestTheSameSourcesGiveTheSameBytes builds the fields twice. An operator who
+// builds a release again gets the hashes that shops have in their pages.
+func TestTheSameSourcesGiveTheSameBytes(t *testing.T) {
+	storetest.CheckOnly(t)
+	built(t)
+	node, err := exec.LookPath("node")
+	if err != nil {
+		skip(t, "KEEPTEST_ELEMENTS", "there is no node")
+	}
+	again, was := t.TempDir(), filepath.Join("..", "..", "internal", "elements", "dist")
+	if out, err := exec.CommandContext(t.Context(), node, filepath.Join("..", "..", "web", "elements", "build.mjs"), again).CombinedOutput(); err != nil {
+		t.Fatalf("node build.mjs: %v: %s", err, out)
+	}
+	files, err := os.ReadDir(again)
+	if err != nil || len(files) < 4 {
+		t.Fatalf("%d files were built: %v", len(files), err)
+	}
+	for _, f := range files {
+		want, err := os.ReadFile(filepath.Join(was, f.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(filepath.Join(again, f.Name())); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s differs when it is built again: %v", f.Name(), err)
+		}
+	}
+}
