@@ -57,13 +57,13 @@ func Routes(o Options) []httpapi.Route {
 	asYAML := func() ([]byte, error) { return Describe(o.HeaderPrefix, o.Release), nil }
 	asJSON := func() ([]byte, error) { return toJSON(Describe(o.HeaderPrefix, o.Release)) }
 	rows := []httpapi.Route{
-		{Pattern: "GET /openapi.json", Who: httpapi.Open, Handle: serve(made("application/json", asJSON))},
-		{Pattern: "GET /openapi.yaml", Who: httpapi.Open, Handle: serve(made("application/yaml", asYAML))},
+		{Pattern: "GET /openapi.json", Auth: httpapi.Anonymous, Handle: serve(made("application/json", asJSON))},
+		{Pattern: "GET /openapi.yaml", Auth: httpapi.Anonymous, Handle: serve(made("application/yaml", asYAML))},
 	}
 	if o.Page {
 		rows = append(rows,
-			httpapi.Route{Pattern: "GET /docs", Who: httpapi.Open, Handle: servePage},
-			httpapi.Route{Pattern: "GET /docs/{file}", Who: httpapi.Open, Handle: serveFile},
+			httpapi.Route{Pattern: "GET /docs", Auth: httpapi.Anonymous, Handle: servePage},
+			httpapi.Route{Pattern: "GET /docs/{file}", Auth: httpapi.Anonymous, Handle: serveFile},
 		)
 	}
 	return rows

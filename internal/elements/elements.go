@@ -156,8 +156,8 @@ func Routes(o Options) ([]httpapi.Route, error) {
 		}
 	}
 	return []httpapi.Route{
-		{Pattern: "GET /elements/v1/{file}", Who: httpapi.Open, Readers: httpapi.EveryPage, Handle: s.serveFile},
-		{Pattern: "GET /elements/v1/{key}/{kind}", Who: httpapi.Open, Readers: httpapi.NoPage, Handle: s.servePage},
+		{Pattern: "GET /elements/v1/{file}", Auth: httpapi.Anonymous, Readers: httpapi.EveryPage, Handle: s.serveFile},
+		{Pattern: "GET /elements/v1/{key}/{kind}", Auth: httpapi.Anonymous, Readers: httpapi.NoPage, Handle: s.servePage},
 	}, nil
 }
 

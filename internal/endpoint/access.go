@@ -8,13 +8,15 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/access"
 	"github.com/tokenkeep/tokenkeep/internal/directory"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
+	"github.com/tokenkeep/tokenkeep/internal/idempotency"
+	"github.com/tokenkeep/tokenkeep/internal/response"
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
 
-func (s Services) explainAccess(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+func (s Services) explainAccess(r *http.Request, c access.Caller, _ *idempotency.Attempt) (*response.Response, error) {
 	var in api.ExplainAccess
 	if err := httpapi.Decode(r, &in); err != nil {
-		return err
+		return nil, err
 	}
 	q := directory.Question{
 		Application: in.ApplicationID, Session: in.SessionID, Permission: in.Permission, Token: in.TokenID, Containers: in.Containers,
@@ -27,7 +29,7 @@ func (s Services) explainAccess(w http.ResponseWriter, r *http.Request, c access
 	}
 	e, err := s.Directory.Explain(r.Context(), c, q)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	out := api.Explanation{
 		Allowed: e.Allowed(), Transform: e.Transform.String(), Permission: e.Permission.String(), DependsOnID: e.DependsOnID,
@@ -40,7 +42,7 @@ func (s Services) explainAccess(w http.ResponseWriter, r *http.Request, c access
 		by := stepOf(e.By)
 		out.DecidedBy = &by
 	}
-	return httpapi.WriteJSON(w, http.StatusOK, out)
+	return respond(http.StatusOK, out)
 }
 
 func stepOf(step access.Step) api.AccessStep {
@@ -57,8 +59,8 @@ func stepOf(step access.Step) api.AccessStep {
 	return out
 }
 
-func (s Services) whoHasAccess(w http.ResponseWriter, r *http.Request, c access.Caller) error {
-	return writeList(w, r, func(q url.Values, page store.Page) ([]directory.Holder, int64, error) {
+func (s Services) whoHasAccess(r *http.Request, c access.Caller, _ *idempotency.Attempt) (*response.Response, error) {
+	return listed(r, func(q url.Values, page store.Page) ([]directory.Holder, int64, error) {
 		all, err := s.Directory.Who(r.Context(), c, q.Get("permission"), q.Get("container"))
 		from := min(page.Offset, len(all))
 		return all[from:min(from+page.Limit, len(all))], int64(len(all)), err

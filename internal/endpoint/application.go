@@ -13,6 +13,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 	"github.com/tokenkeep/tokenkeep/internal/idempotency"
+	"github.com/tokenkeep/tokenkeep/internal/response"
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
 
@@ -41,12 +42,12 @@ func keyOf(k directory.Key) api.Key {
 	}
 }
 
-func (s Services) createApplication(r *http.Request, c access.Caller, a *idempotency.Attempt) (answer idempotency.Answer, err error) {
+func (s Services) createApplication(r *http.Request, c access.Caller, a *idempotency.Attempt) (*response.Response, error) {
 	var in api.CreateApplication
 	if err := httpapi.Decode(r, &in); err != nil {
-		return answer, err
+		return nil, err
 	}
-	return effect(r.Context(), a, func(made directory.Application) (idempotency.Answer, error) {
+	return effect(r.Context(), a, func(made directory.Application) (*response.Response, error) {
 		return about(audit.Application, made.ID, http.StatusCreated, "/applications/"+made.ID, applicationOf(made))
 	}, func(last ...store.Step[directory.Application]) (directory.Application, error) {
 		return s.Directory.CreateApplication(r.Context(), c, directory.NewApplication{
@@ -56,36 +57,36 @@ func (s Services) createApplication(r *http.Request, c access.Caller, a *idempot
 	})
 }
 
-func showApplication(a directory.Application) (idempotency.Answer, error) {
+func showApplication(a directory.Application) (*response.Response, error) {
 	return about(audit.Application, a.ID, http.StatusOK, "", applicationOf(a))
 }
 
-func (s Services) listApplications(w http.ResponseWriter, r *http.Request, c access.Caller) error {
-	return writeList(w, r, func(q url.Values, page store.Page) ([]directory.Application, int64, error) {
+func (s Services) listApplications(r *http.Request, c access.Caller, _ *idempotency.Attempt) (*response.Response, error) {
+	return listed(r, func(q url.Values, page store.Page) ([]directory.Application, int64, error) {
 		return s.Directory.Applications(r.Context(), c, store.ApplicationFilter{IDs: q["id"], Types: q["type"]}, page)
 	}, applicationOf)
 }
 
-func (s Services) getApplication(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+func (s Services) getApplication(r *http.Request, c access.Caller, _ *idempotency.Attempt) (*response.Response, error) {
 	a, err := s.Directory.Application(r.Context(), c, r.PathValue("id"))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return httpapi.WriteJSON(w, http.StatusOK, applicationOf(a))
+	return respond(http.StatusOK, applicationOf(a))
 }
 
-func (s Services) getOwnApplication(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+func (s Services) getOwnApplication(r *http.Request, c access.Caller, _ *idempotency.Attempt) (*response.Response, error) {
 	a, err := s.Directory.Own(r.Context(), c)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return httpapi.WriteJSON(w, http.StatusOK, applicationOf(a))
+	return respond(http.StatusOK, applicationOf(a))
 }
 
-func (s Services) replaceApplication(r *http.Request, c access.Caller, a *idempotency.Attempt) (answer idempotency.Answer, err error) {
+func (s Services) replaceApplication(r *http.Request, c access.Caller, a *idempotency.Attempt) (*response.Response, error) {
 	var in api.ReplaceApplication
 	if err := httpapi.Decode(r, &in); err != nil {
-		return answer, err
+		return nil, err
 	}
 	return effect(r.Context(), a, showApplication, func(last ...store.Step[directory.Application]) (directory.Application, error) {
 		return s.Directory.ReplaceApplication(r.Context(), c, r.PathValue("id"), directory.NewApplication{
@@ -95,37 +96,36 @@ func (s Services) replaceApplication(r *http.Request, c access.Caller, a *idempo
 	})
 }
 
-func (s Services) deleteApplication(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+func (s Services) deleteApplication(r *http.Request, c access.Caller, _ *idempotency.Attempt) (*response.Response, error) {
 	if err := s.Directory.DeleteApplication(r.Context(), c, r.PathValue("id")); err != nil {
-		return err
+		return nil, err
 	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
+	return &response.Response{Status: http.StatusNoContent}, nil
 }
 
-func (s Services) regenerateKey(r *http.Request, c access.Caller, a *idempotency.Attempt) (idempotency.Answer, error) {
+func (s Services) regenerateKey(r *http.Request, c access.Caller, a *idempotency.Attempt) (*response.Response, error) {
 	return effect(r.Context(), a, showApplication, func(last ...store.Step[directory.Application]) (directory.Application, error) {
 		return s.Directory.Regenerate(r.Context(), c, r.PathValue("id"), last...)
 	})
 }
 
-func (s Services) createKey(r *http.Request, c access.Caller, a *idempotency.Attempt) (idempotency.Answer, error) {
+func (s Services) createKey(r *http.Request, c access.Caller, a *idempotency.Attempt) (*response.Response, error) {
 	id := r.PathValue("id")
-	return effect(r.Context(), a, func(k directory.Key) (idempotency.Answer, error) {
+	return effect(r.Context(), a, func(k directory.Key) (*response.Response, error) {
 		return about(audit.Key, k.ID, http.StatusCreated, "/applications/"+url.PathEscape(id)+"/keys/"+k.ID, keyOf(k))
 	}, func(last ...store.Step[directory.Key]) (directory.Key, error) {
 		return s.Directory.CreateKey(r.Context(), c, id, last...)
 	})
 }
 
-func (s Services) listKeys(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+func (s Services) listKeys(r *http.Request, c access.Caller, _ *idempotency.Attempt) (*response.Response, error) {
 	q, err := httpapi.Query(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	list, err := s.Directory.Keys(r.Context(), c, r.PathValue("id"))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	out := make([]api.Key, 0, len(list))
 	for _, k := range list {
@@ -133,39 +133,38 @@ func (s Services) listKeys(w http.ResponseWriter, r *http.Request, c access.Call
 			out = append(out, keyOf(k))
 		}
 	}
-	return httpapi.WriteJSON(w, http.StatusOK, out)
+	return respond(http.StatusOK, out)
 }
 
-func (s Services) getKey(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+func (s Services) getKey(r *http.Request, c access.Caller, _ *idempotency.Attempt) (*response.Response, error) {
 	k, err := s.Directory.Key(r.Context(), c, r.PathValue("id"), r.PathValue("key_id"))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return httpapi.WriteJSON(w, http.StatusOK, keyOf(k))
+	return respond(http.StatusOK, keyOf(k))
 }
 
-func (s Services) deleteKey(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+func (s Services) deleteKey(r *http.Request, c access.Caller, _ *idempotency.Attempt) (*response.Response, error) {
 	if err := s.Directory.DeleteKey(r.Context(), c, r.PathValue("id"), r.PathValue("key_id")); err != nil {
-		return err
+		return nil, err
 	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
+	return &response.Response{Status: http.StatusNoContent}, nil
 }
 
 var errApplicationType = fault.Field("application_type", "must be public, private or management")
 
 // listPermissions answers from the table of permissions: it tells nothing of a
 // tenant, so any key will do and no entry is made.
-func (s Services) listPermissions(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
+func (s Services) listPermissions(r *http.Request, _ access.Caller, _ *idempotency.Attempt) (*response.Response, error) {
 	q, err := httpapi.Query(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var wanted access.ApplicationType
 	if q.Has("application_type") {
 		t, ok := access.ParseApplicationType(q.Get("application_type"))
 		if !ok {
-			return errApplicationType
+			return nil, errApplicationType
 		}
 		wanted = t
 	}
@@ -179,5 +178,5 @@ func (s Services) listPermissions(w http.ResponseWriter, r *http.Request, _ acce
 			out = append(out, row)
 		}
 	}
-	return httpapi.WriteJSON(w, http.StatusOK, out)
+	return respond(http.StatusOK, out)
 }

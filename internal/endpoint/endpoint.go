@@ -27,6 +27,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
 	"github.com/tokenkeep/tokenkeep/internal/proxy"
 	"github.com/tokenkeep/tokenkeep/internal/reactor"
+	"github.com/tokenkeep/tokenkeep/internal/response"
 	"github.com/tokenkeep/tokenkeep/internal/secret"
 	"github.com/tokenkeep/tokenkeep/internal/store"
 	"github.com/tokenkeep/tokenkeep/internal/token"
@@ -42,102 +43,121 @@ type Services struct {
 	Proxies     *proxy.Service
 }
 
-// The values of the Permission column that are not permissions.
-const (
-	anyKey     = ""
-	publicKey  = "(public application key)"
-	privateKey = "(private application key)"
-)
+// row is a route with what it does.
+type row struct {
+	httpapi.Route
+	handle handler
+}
 
 // Routes returns the rows of the API.
 func Routes(s Services) []httpapi.Route {
-	rows := []httpapi.Route{
-		{Pattern: "GET /tenants/self", Permission: "tenant:read", Handle: s.getTenant},
-		s.once(httpapi.Route{Pattern: "PUT /tenants/self", Permission: "tenant:update", Body: httpapi.JSON}, s.replaceTenant),
-		{Pattern: "DELETE /tenants/self", Permission: "tenant:delete", Handle: s.deleteTenant},
-		{Pattern: "GET /tenants/self/reports/usage", Permission: "report:read", Handle: s.getUsage},
-		{Pattern: "GET /tenants/self/callback-secret", Permission: "tenant:read", Handle: s.getCallbackSecret},
-		s.once(httpapi.Route{Pattern: "POST /tenants/self/callback-secret", Permission: "tenant:update"}, s.rotateCallbackSecret),
+	return s.routes([]row{
+		{httpapi.Route{Pattern: "GET /tenants/self", Auth: httpapi.APIKey, Permission: access.TenantRead}, s.getTenant},
+		{httpapi.Route{Pattern: "PUT /tenants/self", Auth: httpapi.APIKey, Permission: access.TenantUpdate, Body: httpapi.JSON, Idempotent: true}, s.replaceTenant},
+		{httpapi.Route{Pattern: "DELETE /tenants/self", Auth: httpapi.APIKey, Permission: access.TenantDelete}, s.deleteTenant},
+		{httpapi.Route{Pattern: "GET /tenants/self/reports/usage", Auth: httpapi.APIKey, Permission: access.ReportRead}, s.getUsage},
+		{httpapi.Route{Pattern: "GET /tenants/self/callback-secret", Auth: httpapi.APIKey, Permission: access.TenantRead}, s.getCallbackSecret},
+		{httpapi.Route{Pattern: "POST /tenants/self/callback-secret", Auth: httpapi.APIKey, Permission: access.TenantUpdate, Idempotent: true}, s.rotateCallbackSecret},
 
-		s.once(httpapi.Route{Pattern: "POST /applications", Permission: "application:create", Body: httpapi.JSON}, s.createApplication),
-		{Pattern: "GET /applications", Permission: "application:read", Handle: s.listApplications},
-		{Pattern: "GET /applications/key", Permission: anyKey, Handle: s.getOwnApplication},
-		{Pattern: "GET /applications/{id}", Permission: "application:read", Handle: s.getApplication},
-		s.once(httpapi.Route{Pattern: "PUT /applications/{id}", Permission: "application:update", Body: httpapi.JSON}, s.replaceApplication),
-		{Pattern: "DELETE /applications/{id}", Permission: "application:delete", Handle: s.deleteApplication},
-		s.once(httpapi.Route{Pattern: "POST /applications/{id}/regenerate", Permission: "application:update"}, s.regenerateKey),
-		s.once(httpapi.Route{Pattern: "POST /applications/{id}/keys", Permission: "application:update"}, s.createKey),
-		{Pattern: "GET /applications/{id}/keys", Permission: "application:read", Handle: s.listKeys},
-		{Pattern: "GET /applications/{id}/keys/{key_id}", Permission: "application:read", Handle: s.getKey},
-		{Pattern: "DELETE /applications/{id}/keys/{key_id}", Permission: "application:update", Handle: s.deleteKey},
+		{httpapi.Route{Pattern: "POST /applications", Auth: httpapi.APIKey, Permission: access.ApplicationCreate, Body: httpapi.JSON, Idempotent: true}, s.createApplication},
+		{httpapi.Route{Pattern: "GET /applications", Auth: httpapi.APIKey, Permission: access.ApplicationRead}, s.listApplications},
+		{httpapi.Route{Pattern: "GET /applications/key", Auth: httpapi.APIKey}, s.getOwnApplication},
+		{httpapi.Route{Pattern: "GET /applications/{id}", Auth: httpapi.APIKey, Permission: access.ApplicationRead}, s.getApplication},
+		{httpapi.Route{Pattern: "PUT /applications/{id}", Auth: httpapi.APIKey, Permission: access.ApplicationUpdate, Body: httpapi.JSON, Idempotent: true}, s.replaceApplication},
+		{httpapi.Route{Pattern: "DELETE /applications/{id}", Auth: httpapi.APIKey, Permission: access.ApplicationDelete}, s.deleteApplication},
+		{httpapi.Route{Pattern: "POST /applications/{id}/regenerate", Auth: httpapi.APIKey, Permission: access.ApplicationUpdate, Idempotent: true}, s.regenerateKey},
+		{httpapi.Route{Pattern: "POST /applications/{id}/keys", Auth: httpapi.APIKey, Permission: access.ApplicationUpdate, Idempotent: true}, s.createKey},
+		{httpapi.Route{Pattern: "GET /applications/{id}/keys", Auth: httpapi.APIKey, Permission: access.ApplicationRead}, s.listKeys},
+		{httpapi.Route{Pattern: "GET /applications/{id}/keys/{key_id}", Auth: httpapi.APIKey, Permission: access.ApplicationRead}, s.getKey},
+		{httpapi.Route{Pattern: "DELETE /applications/{id}/keys/{key_id}", Auth: httpapi.APIKey, Permission: access.ApplicationUpdate}, s.deleteKey},
 
-		s.once(httpapi.Route{Pattern: "POST /sessions", Permission: publicKey}, s.createSession),
-		s.once(httpapi.Route{Pattern: "POST /sessions/authorize", Permission: privateKey, Body: httpapi.JSON}, s.authorizeSession),
-		{Pattern: "GET /sessions", Permission: "session:read", Handle: s.listSessions},
-		{Pattern: "DELETE /sessions/{id}", Permission: "session:delete", Handle: s.deleteSession},
+		{httpapi.Route{Pattern: "POST /sessions", Auth: httpapi.PublicKey, Idempotent: true}, s.createSession},
+		{httpapi.Route{Pattern: "POST /sessions/authorize", Auth: httpapi.PrivateKey, Body: httpapi.JSON, Idempotent: true}, s.authorizeSession},
+		{httpapi.Route{Pattern: "GET /sessions", Auth: httpapi.APIKey, Permission: access.SessionRead}, s.listSessions},
+		{httpapi.Route{Pattern: "DELETE /sessions/{id}", Auth: httpapi.APIKey, Permission: access.SessionDelete}, s.deleteSession},
 
-		{Pattern: "POST /access/explain", Permission: "application:read", Body: httpapi.JSON, Handle: s.explainAccess},
-		{Pattern: "GET /access/who", Permission: "application:read", Handle: s.whoHasAccess},
-		{Pattern: "GET /permissions", Permission: anyKey, Handle: s.listPermissions},
+		{httpapi.Route{Pattern: "POST /access/explain", Auth: httpapi.APIKey, Permission: access.ApplicationRead, Body: httpapi.JSON}, s.explainAccess},
+		{httpapi.Route{Pattern: "GET /access/who", Auth: httpapi.APIKey, Permission: access.ApplicationRead}, s.whoHasAccess},
+		{httpapi.Route{Pattern: "GET /permissions", Auth: httpapi.APIKey}, s.listPermissions},
 
-		s.once(httpapi.Route{Pattern: "POST /tokenize", Permission: "token:create", FromCode: true, Body: httpapi.JSON}, s.tokenize),
-		{Pattern: "POST /detokenize", Permission: "token:read", FromCode: true, Body: httpapi.JSON, Handle: s.detokenize},
-		s.once(httpapi.Route{Pattern: "POST /tokens", Permission: "token:create", FromCode: true, Body: httpapi.JSON}, s.createToken),
-		{Pattern: "GET /tokens", Permission: "token:read", FromCode: true, Handle: s.listTokens},
-		{Pattern: "GET /tokens/{id}", Permission: "token:read", FromCode: true, Handle: s.getToken},
-		s.once(httpapi.Route{Pattern: "PATCH /tokens/{id}", Permission: "token:update", FromCode: true, Body: httpapi.MergePatch}, s.updateToken),
-		{Pattern: "DELETE /tokens/{id}", Permission: "token:delete", FromCode: true, Handle: s.deleteToken},
-		{Pattern: "POST /tokens/search", Permission: "token:search", FromCode: true, Body: httpapi.JSON, Handle: s.searchTokens},
-		{Pattern: "GET /v2/tokens", Permission: "token:read", FromCode: true, Handle: s.listTokensFrom},
-		{Pattern: "POST /v2/tokens/search", Permission: "token:search", FromCode: true, Body: httpapi.JSON, Handle: s.searchTokensFrom},
+		{httpapi.Route{Pattern: "POST /tokenize", Auth: httpapi.APIKey, Permission: access.TokenCreate, FromCode: true, Body: httpapi.JSON, Idempotent: true}, s.tokenize},
+		{httpapi.Route{Pattern: "POST /detokenize", Auth: httpapi.APIKey, Permission: access.TokenRead, FromCode: true, Body: httpapi.JSON}, s.detokenize},
+		{httpapi.Route{Pattern: "POST /tokens", Auth: httpapi.APIKey, Permission: access.TokenCreate, FromCode: true, Body: httpapi.JSON, Idempotent: true}, s.createToken},
+		{httpapi.Route{Pattern: "GET /tokens", Auth: httpapi.APIKey, Permission: access.TokenRead, FromCode: true}, s.listTokens},
+		{httpapi.Route{Pattern: "GET /tokens/{id}", Auth: httpapi.APIKey, Permission: access.TokenRead, FromCode: true}, s.getToken},
+		{httpapi.Route{Pattern: "PATCH /tokens/{id}", Auth: httpapi.APIKey, Permission: access.TokenUpdate, FromCode: true, Body: httpapi.MergePatch, Idempotent: true}, s.updateToken},
+		{httpapi.Route{Pattern: "DELETE /tokens/{id}", Auth: httpapi.APIKey, Permission: access.TokenDelete, FromCode: true}, s.deleteToken},
+		{httpapi.Route{Pattern: "POST /tokens/search", Auth: httpapi.APIKey, Permission: access.TokenSearch, FromCode: true, Body: httpapi.JSON}, s.searchTokens},
+		{httpapi.Route{Pattern: "GET /v2/tokens", Auth: httpapi.APIKey, Permission: access.TokenRead, FromCode: true}, s.listTokensFrom},
+		{httpapi.Route{Pattern: "POST /v2/tokens/search", Auth: httpapi.APIKey, Permission: access.TokenSearch, FromCode: true, Body: httpapi.JSON}, s.searchTokensFrom},
 
-		s.once(httpapi.Route{Pattern: "POST /reactors", Permission: "reactor:create", Body: httpapi.JSON}, s.createReactor),
-		{Pattern: "GET /reactors", Permission: "reactor:read", Handle: s.listReactors},
-		{Pattern: "GET /reactors/{id}", Permission: "reactor:read", Handle: s.getReactor},
-		s.once(httpapi.Route{Pattern: "PUT /reactors/{id}", Permission: "reactor:update", Body: httpapi.JSON}, s.replaceReactor),
-		s.once(httpapi.Route{Pattern: "PATCH /reactors/{id}", Permission: "reactor:update", Body: httpapi.MergePatch}, s.patchReactor),
-		{Pattern: "DELETE /reactors/{id}", Permission: "reactor:delete", Handle: s.deleteReactor},
-		s.once(httpapi.Route{Pattern: "POST /reactors/{id}/react", Permission: "token:use", FromCode: true, Body: httpapi.JSON}, s.react),
-		s.once(httpapi.Route{Pattern: "POST /reactors/{id}/react-async", Permission: "token:use", FromCode: true, Body: httpapi.JSON}, s.reactAsync),
-		{Pattern: "GET /reactors/{id}/results/{request_id}", Permission: "token:use", FromCode: true, Handle: s.getResult},
-		{Pattern: "GET /reactors/{id}/runs", Permission: "reactor:read", Handle: s.listRuns},
+		{httpapi.Route{Pattern: "POST /reactors", Auth: httpapi.APIKey, Permission: access.ReactorCreate, Body: httpapi.JSON, Idempotent: true}, s.createReactor},
+		{httpapi.Route{Pattern: "GET /reactors", Auth: httpapi.APIKey, Permission: access.ReactorRead}, s.listReactors},
+		{httpapi.Route{Pattern: "GET /reactors/{id}", Auth: httpapi.APIKey, Permission: access.ReactorRead}, s.getReactor},
+		{httpapi.Route{Pattern: "PUT /reactors/{id}", Auth: httpapi.APIKey, Permission: access.ReactorUpdate, Body: httpapi.JSON, Idempotent: true}, s.replaceReactor},
+		{httpapi.Route{Pattern: "PATCH /reactors/{id}", Auth: httpapi.APIKey, Permission: access.ReactorUpdate, Body: httpapi.MergePatch, Idempotent: true}, s.patchReactor},
+		{httpapi.Route{Pattern: "DELETE /reactors/{id}", Auth: httpapi.APIKey, Permission: access.ReactorDelete}, s.deleteReactor},
+		{httpapi.Route{Pattern: "POST /reactors/{id}/react", Auth: httpapi.APIKey, Permission: access.TokenUse, FromCode: true, Body: httpapi.JSON, Idempotent: true}, s.react},
+		{httpapi.Route{Pattern: "POST /reactors/{id}/react-async", Auth: httpapi.APIKey, Permission: access.TokenUse, FromCode: true, Body: httpapi.JSON, Idempotent: true}, s.reactAsync},
+		{httpapi.Route{Pattern: "GET /reactors/{id}/results/{request_id}", Auth: httpapi.APIKey, Permission: access.TokenUse, FromCode: true}, s.getResult},
+		{httpapi.Route{Pattern: "GET /reactors/{id}/runs", Auth: httpapi.APIKey, Permission: access.ReactorRead}, s.listRuns},
 
-		s.once(httpapi.Route{Pattern: "POST /proxies", Permission: "proxy:create", Body: httpapi.JSON}, s.createProxy),
-		{Pattern: "GET /proxies", Permission: "proxy:read", Handle: s.listProxies},
-		{Pattern: "GET /proxies/{id}", Permission: "proxy:read", Handle: s.getProxy},
-		s.once(httpapi.Route{Pattern: "PUT /proxies/{id}", Permission: "proxy:update", Body: httpapi.JSON}, s.replaceProxy),
-		s.once(httpapi.Route{Pattern: "PATCH /proxies/{id}", Permission: "proxy:update", Body: httpapi.MergePatch}, s.patchProxy),
-		{Pattern: "DELETE /proxies/{id}", Permission: "proxy:delete", Handle: s.deleteProxy},
-		{Pattern: "POST /proxies/{id}/preview", Permission: "proxy:read", Body: httpapi.JSON, Handle: s.previewProxy},
-		s.once(httpapi.Route{Pattern: "POST /proxies/{id}/rotate-key", Permission: "proxy:update"}, s.rotateProxyKey),
+		{httpapi.Route{Pattern: "POST /proxies", Auth: httpapi.APIKey, Permission: access.ProxyCreate, Body: httpapi.JSON, Idempotent: true}, s.createProxy},
+		{httpapi.Route{Pattern: "GET /proxies", Auth: httpapi.APIKey, Permission: access.ProxyRead}, s.listProxies},
+		{httpapi.Route{Pattern: "GET /proxies/{id}", Auth: httpapi.APIKey, Permission: access.ProxyRead}, s.getProxy},
+		{httpapi.Route{Pattern: "PUT /proxies/{id}", Auth: httpapi.APIKey, Permission: access.ProxyUpdate, Body: httpapi.JSON, Idempotent: true}, s.replaceProxy},
+		{httpapi.Route{Pattern: "PATCH /proxies/{id}", Auth: httpapi.APIKey, Permission: access.ProxyUpdate, Body: httpapi.MergePatch, Idempotent: true}, s.patchProxy},
+		{httpapi.Route{Pattern: "DELETE /proxies/{id}", Auth: httpapi.APIKey, Permission: access.ProxyDelete}, s.deleteProxy},
+		{httpapi.Route{Pattern: "POST /proxies/{id}/preview", Auth: httpapi.APIKey, Permission: access.ProxyRead, Body: httpapi.JSON}, s.previewProxy},
+		{httpapi.Route{Pattern: "POST /proxies/{id}/rotate-key", Auth: httpapi.APIKey, Permission: access.ProxyUpdate, Idempotent: true}, s.rotateProxyKey},
 		// The proxy says who may call it: a key of its own, an API key, or both.
-		{Pattern: "* /proxy/{rest...}", Who: httpapi.Open, Permission: "token:use", FromCode: true, Body: httpapi.Raw, Problem: s.proxyProblem, Handle: s.forward},
+		{httpapi.Route{Pattern: "* /proxy/{rest...}", Auth: httpapi.Anonymous, Permission: access.TokenUse, FromCode: true, Body: httpapi.Raw, Problem: s.proxyProblem}, s.forward},
 
-		{Pattern: "GET /logs", Permission: "log:read", Handle: s.listLogs},
-		{Pattern: "GET /v2/logs", Permission: "log:read", Handle: s.listLogsFrom},
-		{Pattern: "GET /names", Permission: "log:read", Handle: s.listNames},
-		{Pattern: "GET /logs/entity-types", Permission: "log:read", Handle: s.listEntityTypes},
-	}
-	return s.wrapped(rows)
+		{httpapi.Route{Pattern: "GET /logs", Auth: httpapi.APIKey, Permission: access.LogRead}, s.listLogs},
+		{httpapi.Route{Pattern: "GET /v2/logs", Auth: httpapi.APIKey, Permission: access.LogRead}, s.listLogsFrom},
+		{httpapi.Route{Pattern: "GET /names", Auth: httpapi.APIKey, Permission: access.LogRead}, s.listNames},
+		{httpapi.Route{Pattern: "GET /logs/entity-types", Auth: httpapi.APIKey, Permission: access.LogRead}, s.listEntityTypes},
+	})
 }
 
 var errBusy = fault.New(fault.Unavailable, "the service cannot do this just now").RetryAfter(5 * time.Second)
 
-// wrapped gives every row what all of them share.
-func (s Services) wrapped(rows []httpapi.Route) []httpapi.Route {
-	for i := range rows {
-		handle, attempt, ids := rows[i].Handle, attemptsOf(rows[i]), uuidsOf(rows[i])
-		rows[i].Handle = func(w http.ResponseWriter, r *http.Request, c access.Caller) error {
-			for _, name := range ids {
-				r.SetPathValue(name, lowerUUID(r.PathValue(name)))
-			}
-			err := handle(w, r, c)
-			// The transaction that was refused is gone: its entry is one of its own.
-			s.Audit.Refused(r.Context(), c, err, attempt(r))
-			return orBusy(err)
-		}
+// routes gives every row what all of them share.
+func (s Services) routes(rows []row) []httpapi.Route {
+	routes := make([]httpapi.Route, len(rows))
+	for i, row := range rows {
+		routes[i] = s.route(row)
 	}
-	return rows
+	return routes
+}
+
+// route makes the route of a row. What it says of its callers holds for every
+// response, whatever the service behind it has decided.
+func (s Services) route(row row) httpapi.Route {
+	route, handle, attempt, ids := row.Route, row.handle, attemptsOf(row.Route), uuidsOf(row.Route)
+	if route.Idempotent {
+		handle = s.once(route, handle)
+	}
+	respond := func(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+		out, err := handle(r, c, nil)
+		if err != nil {
+			return err
+		}
+		if route.Require(c) != nil {
+			return fmt.Errorf("endpoint: the service behind %s does not refuse a caller that the row refuses", route.Pattern)
+		}
+		return httpapi.Write(w, out)
+	}
+	route.Handle = func(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+		for _, name := range ids {
+			r.SetPathValue(name, lowerUUID(r.PathValue(name)))
+		}
+		err := respond(w, r, c)
+		// The transaction that was refused is gone: its entry is one of its own.
+		s.Audit.Refused(r.Context(), c, err, attempt(r))
+		return orBusy(err)
+	}
+	return route
 }
 
 // uuidsOf names the path values of a row that are UUIDs. Ids of tokens are not:
@@ -190,24 +210,24 @@ func pageOf(q map[string][]string) (httpapi.Page, store.Page, error) {
 	return p, store.Page{Offset: int(p.Offset()), Limit: p.Size}, err
 }
 
-// writeList answers with the page of a list that a request asks for: what find
-// returns, each item as show writes it.
-func writeList[T, U any](w http.ResponseWriter, r *http.Request, find func(url.Values, store.Page) ([]T, int64, error), show func(T) U) error {
+// listed returns the page of a list that a request asks for: what find returns,
+// each item as show writes it.
+func listed[T, U any](r *http.Request, find func(url.Values, store.Page) ([]T, int64, error), show func(T) U) (*response.Response, error) {
 	q, err := httpapi.Query(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	page, rows, err := pageOf(q)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	list, total, err := find(q, rows)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	out := make([]U, len(list))
 	for i, item := range list {
 		out[i] = show(item)
 	}
-	return httpapi.WritePage(w, page, total, out)
+	return respond(http.StatusOK, httpapi.ListOf(page, total, out))
 }

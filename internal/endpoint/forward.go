@@ -14,7 +14,9 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/audit"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
+	"github.com/tokenkeep/tokenkeep/internal/idempotency"
 	"github.com/tokenkeep/tokenkeep/internal/proxy"
+	"github.com/tokenkeep/tokenkeep/internal/response"
 	"github.com/tokenkeep/tokenkeep/internal/script"
 )
 
@@ -50,8 +52,13 @@ func (s Services) proxyProblem(p api.Problem) any {
 	return api.ProxyError{ProxyError: out}
 }
 
-// forward invokes a proxy.
-func (s Services) forward(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
+// forward invokes a proxy. Bodies of any length pass in both directions, so it
+// has the connection to itself.
+func (s Services) forward(r *http.Request, _ access.Caller, _ *idempotency.Attempt) (*response.Response, error) {
+	return &response.Response{Stream: func(w http.ResponseWriter) error { return s.pass(w, r) }}, nil
+}
+
+func (s Services) pass(w http.ResponseWriter, r *http.Request) error {
 	// Where these differ the path would be written in another way than it came.
 	if r.URL.RawPath != "" && r.URL.RawPath != r.URL.EscapedPath() {
 		return errRawPath
@@ -74,7 +81,7 @@ func (s Services) forward(w http.ResponseWriter, r *http.Request, _ access.Calle
 	}
 	var custom *script.Custom
 	if errors.As(err, &custom) {
-		return write(w, customAnswer(custom))
+		return httpapi.Write(w, customResponse(custom))
 	}
 	if err != nil {
 		// The row does not know its caller, so the entry is made here.

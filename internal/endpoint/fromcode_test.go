@@ -59,7 +59,7 @@ func TestTheCallsThatCodeMayMakeAreThoseOfThePage(t *testing.T) {
 		code.ServeHTTP(w, httptest.NewRequest(method, path, nil))
 		switch w.Code {
 		case http.StatusNoContent:
-			let = append(let, pattern+" "+row.Permission)
+			let = append(let, pattern+" "+row.Permission.String())
 		case http.StatusNotFound:
 		default:
 			t.Errorf("%s from code = %d %s, want that it is served or not there", row.Pattern, w.Code, w.Body)

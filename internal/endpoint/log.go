@@ -9,11 +9,13 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/date"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
+	"github.com/tokenkeep/tokenkeep/internal/idempotency"
+	"github.com/tokenkeep/tokenkeep/internal/response"
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
 
-func (s Services) listLogs(w http.ResponseWriter, r *http.Request, c access.Caller) error {
-	return writeList(w, r, func(q url.Values, page store.Page) ([]store.LogEntry, int64, error) {
+func (s Services) listLogs(r *http.Request, c access.Caller, _ *idempotency.Attempt) (*response.Response, error) {
+	return listed(r, func(q url.Values, page store.Page) ([]store.LogEntry, int64, error) {
 		filter, err := logFilterOf(q)
 		if err != nil {
 			return nil, 0, err
@@ -22,28 +24,28 @@ func (s Services) listLogs(w http.ResponseWriter, r *http.Request, c access.Call
 	}, func(e store.LogEntry) api.LogEntry { return logEntryOf(c, e) })
 }
 
-func (s Services) listLogsFrom(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+func (s Services) listLogsFrom(r *http.Request, c access.Caller, _ *idempotency.Attempt) (*response.Response, error) {
 	q, err := httpapi.Query(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	page, err := httpapi.PageOf(q)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	filter, err := logFilterOf(q)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	list, next, err := s.Audit.ListFrom(r.Context(), c, filter, q.Get("start"), page.Size)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	out := make([]api.LogEntry, len(list))
 	for i, e := range list {
 		out[i] = logEntryOf(c, e)
 	}
-	return httpapi.WriteJSON(w, http.StatusOK, api.ListFrom[api.LogEntry]{Pagination: api.Cursor{PageSize: page.Size, Next: next}, Data: out})
+	return respond(http.StatusOK, api.ListFrom[api.LogEntry]{Pagination: api.Cursor{PageSize: page.Size, Next: next}, Data: out})
 }
 
 func logEntryOf(c access.Caller, e store.LogEntry) api.LogEntry {
@@ -74,30 +76,30 @@ func dateOf(bad *fault.Fields, q url.Values, name string) store.Time {
 	return max(store.At(d.Time), 1) // 0 is no bound, and no entry is that old
 }
 
-func (s Services) listNames(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+func (s Services) listNames(r *http.Request, c access.Caller, _ *idempotency.Attempt) (*response.Response, error) {
 	q, err := httpapi.Query(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	list, err := s.Audit.Names(r.Context(), c, q["id"])
 	if err != nil {
-		return err
+		return nil, err
 	}
 	out := make([]api.Named, len(list))
 	for i, n := range list {
 		out[i] = api.Named{ID: n.ID, Kind: n.Kind, Name: n.Name, Deleted: n.Deleted}
 	}
-	return httpapi.WriteJSON(w, http.StatusOK, out)
+	return respond(http.StatusOK, out)
 }
 
-func (s Services) listEntityTypes(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+func (s Services) listEntityTypes(r *http.Request, c access.Caller, _ *idempotency.Attempt) (*response.Response, error) {
 	types, err := s.Audit.EntityTypes(r.Context(), c)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	out := make([]api.EntityType, len(types))
 	for i, t := range types {
 		out[i] = api.EntityType{DisplayName: t.DisplayName, Value: t.Value}
 	}
-	return httpapi.WriteJSON(w, http.StatusOK, out)
+	return respond(http.StatusOK, out)
 }

@@ -7,6 +7,8 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/access"
 	"github.com/tokenkeep/tokenkeep/internal/directory"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
+	"github.com/tokenkeep/tokenkeep/internal/idempotency"
+	"github.com/tokenkeep/tokenkeep/internal/response"
 )
 
 // OperatorRoutes returns the rows of the admin socket that speak of tenants
@@ -14,54 +16,50 @@ import (
 // tenant they are the rows of the API, called in the operator's name.
 func OperatorRoutes(s Services) []httpapi.Route {
 	in := func(handle handler) handler {
-		return func(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
-			return handle(w, r, directory.Operator(r.PathValue("tenant")).WithOrigin(access.Origin{TraceID: httpapi.TraceID(r.Context())}))
+		return func(r *http.Request, _ access.Caller, a *idempotency.Attempt) (*response.Response, error) {
+			return handle(r, directory.Operator(r.PathValue("tenant")).WithOrigin(access.Origin{TraceID: httpapi.TraceID(r.Context())}), a)
 		}
 	}
-	rows := []httpapi.Route{
-		{Pattern: "POST /tenants", Body: httpapi.JSON, Handle: s.createTenant},
-		{Pattern: "GET /tenants", Handle: s.listTenants},
-		{Pattern: "GET /tenants/{tenant}", Handle: in(s.getTenant)},
-		{Pattern: "DELETE /tenants/{tenant}", Handle: in(s.deleteTenant)},
-		{Pattern: "POST /tenants/{tenant}/applications", Body: httpapi.JSON, Handle: in(every(s.createApplication))},
-		{Pattern: "GET /tenants/{tenant}/applications", Handle: in(s.listApplications)},
-		{Pattern: "GET /tenants/{tenant}/applications/{id}", Handle: in(s.getApplication)},
-		{Pattern: "DELETE /tenants/{tenant}/applications/{id}", Handle: in(s.deleteApplication)},
-		{Pattern: "POST /tenants/{tenant}/applications/{id}/regenerate", Handle: in(every(s.regenerateKey))},
-		{Pattern: "GET /tenants/{tenant}/applications/{id}/keys", Handle: in(s.listKeys)},
-		{Pattern: "POST /tenants/{tenant}/applications/{id}/keys", Handle: in(every(s.createKey))},
-		{Pattern: "DELETE /tenants/{tenant}/applications/{id}/keys/{key_id}", Handle: in(s.deleteKey)},
-		{Pattern: "GET /tenants/{tenant}/sessions", Handle: in(s.listSessions)},
-		{Pattern: "DELETE /tenants/{tenant}/sessions/{id}", Handle: in(s.deleteSession)},
-	}
-	for i := range rows {
-		rows[i].Who, rows[i].Operator = httpapi.Open, true
-	}
-	return s.wrapped(rows)
+	return s.routes([]row{
+		{httpapi.Route{Pattern: "POST /tenants", Auth: httpapi.AdminSocket, Body: httpapi.JSON}, s.createTenant},
+		{httpapi.Route{Pattern: "GET /tenants", Auth: httpapi.AdminSocket}, s.listTenants},
+		{httpapi.Route{Pattern: "GET /tenants/{tenant}", Auth: httpapi.AdminSocket}, in(s.getTenant)},
+		{httpapi.Route{Pattern: "DELETE /tenants/{tenant}", Auth: httpapi.AdminSocket}, in(s.deleteTenant)},
+		{httpapi.Route{Pattern: "POST /tenants/{tenant}/applications", Auth: httpapi.AdminSocket, Body: httpapi.JSON}, in(s.createApplication)},
+		{httpapi.Route{Pattern: "GET /tenants/{tenant}/applications", Auth: httpapi.AdminSocket}, in(s.listApplications)},
+		{httpapi.Route{Pattern: "GET /tenants/{tenant}/applications/{id}", Auth: httpapi.AdminSocket}, in(s.getApplication)},
+		{httpapi.Route{Pattern: "DELETE /tenants/{tenant}/applications/{id}", Auth: httpapi.AdminSocket}, in(s.deleteApplication)},
+		{httpapi.Route{Pattern: "POST /tenants/{tenant}/applications/{id}/regenerate", Auth: httpapi.AdminSocket}, in(s.regenerateKey)},
+		{httpapi.Route{Pattern: "GET /tenants/{tenant}/applications/{id}/keys", Auth: httpapi.AdminSocket}, in(s.listKeys)},
+		{httpapi.Route{Pattern: "POST /tenants/{tenant}/applications/{id}/keys", Auth: httpapi.AdminSocket}, in(s.createKey)},
+		{httpapi.Route{Pattern: "DELETE /tenants/{tenant}/applications/{id}/keys/{key_id}", Auth: httpapi.AdminSocket}, in(s.deleteKey)},
+		{httpapi.Route{Pattern: "GET /tenants/{tenant}/sessions", Auth: httpapi.AdminSocket}, in(s.listSessions)},
+		{httpapi.Route{Pattern: "DELETE /tenants/{tenant}/sessions/{id}", Auth: httpapi.AdminSocket}, in(s.deleteSession)},
+	})
 }
 
 // createTenant makes a tenant with a management application that may do
 // everything there is to manage; its key is in this answer and nowhere else.
-func (s Services) createTenant(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
+func (s Services) createTenant(r *http.Request, _ access.Caller, _ *idempotency.Attempt) (*response.Response, error) {
 	var in api.CreateTenant
 	if err := httpapi.Decode(r, &in); err != nil {
-		return err
+		return nil, err
 	}
 	t, applications, err := s.Directory.CreateTenant(r.Context(), in.Name, directory.ManagementApplication())
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return httpapi.WriteJSON(w, http.StatusCreated, api.CreatedTenant{Tenant: tenantOf(t), Application: applicationOf(applications[0])})
+	return respond(http.StatusCreated, api.CreatedTenant{Tenant: tenantOf(t), Application: applicationOf(applications[0])})
 }
 
-func (s Services) listTenants(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
+func (s Services) listTenants(r *http.Request, _ access.Caller, _ *idempotency.Attempt) (*response.Response, error) {
 	out := []api.Tenant{}
 	err := s.Directory.AllTenants(r.Context(), func(t directory.Tenant) error {
 		out = append(out, tenantOf(t))
 		return nil
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return httpapi.WriteJSON(w, http.StatusOK, out)
+	return respond(http.StatusOK, out)
 }

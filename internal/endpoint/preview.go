@@ -8,17 +8,19 @@ import (
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/access"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
+	"github.com/tokenkeep/tokenkeep/internal/idempotency"
 	"github.com/tokenkeep/tokenkeep/internal/proxy"
+	"github.com/tokenkeep/tokenkeep/internal/response"
 )
 
-func (s Services) previewProxy(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+func (s Services) previewProxy(r *http.Request, c access.Caller, _ *idempotency.Attempt) (*response.Response, error) {
 	var in api.PreviewProxy
 	if err := httpapi.Decode(r, &in); err != nil {
-		return err
+		return nil, err
 	}
 	p, err := s.Proxies.Preview(r.Context(), c, r.PathValue("id"), draftOf(in))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	out := api.ProxyPreview{
 		Method: p.Method, URL: p.URL, Headers: make(map[string]string, len(p.Header)), Body: p.Body, Anonymous: p.Anonymous, Allowed: p.Allowed,
@@ -41,7 +43,7 @@ func (s Services) previewProxy(w http.ResponseWriter, r *http.Request, c access.
 			out.Tokens[i].Steps[j] = stepOf(step)
 		}
 	}
-	return httpapi.WriteJSON(w, http.StatusOK, out)
+	return respond(http.StatusOK, out)
 }
 
 func notRun(code bool) string {

@@ -7,9 +7,9 @@ import (
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/access"
 	"github.com/tokenkeep/tokenkeep/internal/audit"
-	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 	"github.com/tokenkeep/tokenkeep/internal/idempotency"
 	"github.com/tokenkeep/tokenkeep/internal/proxy"
+	"github.com/tokenkeep/tokenkeep/internal/response"
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
 
@@ -28,68 +28,67 @@ func proxyOf(d proxy.Proxy) api.Proxy {
 	}
 }
 
-func (s Services) createProxy(r *http.Request, c access.Caller, a *idempotency.Attempt) (answer idempotency.Answer, err error) {
+func (s Services) createProxy(r *http.Request, c access.Caller, a *idempotency.Attempt) (*response.Response, error) {
 	in, err := bodyOf(r)
 	if err != nil {
-		return answer, err
+		return nil, err
 	}
-	return effect(r.Context(), a, func(d proxy.Proxy) (idempotency.Answer, error) {
+	return effect(r.Context(), a, func(d proxy.Proxy) (*response.Response, error) {
 		return about(audit.Proxy, d.ID, http.StatusCreated, "/proxies/"+d.ID, proxyOf(d))
 	}, func(last ...store.Step[proxy.Proxy]) (proxy.Proxy, error) {
 		return s.Proxies.Create(r.Context(), c, in, last...)
 	})
 }
 
-func (s Services) getProxy(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+func (s Services) getProxy(r *http.Request, c access.Caller, _ *idempotency.Attempt) (*response.Response, error) {
 	d, err := s.Proxies.Get(r.Context(), c, r.PathValue("id"))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return httpapi.WriteJSON(w, http.StatusOK, proxyOf(d))
+	return respond(http.StatusOK, proxyOf(d))
 }
 
-func (s Services) listProxies(w http.ResponseWriter, r *http.Request, c access.Caller) error {
-	return writeList(w, r, func(q url.Values, page store.Page) ([]proxy.Proxy, int64, error) {
+func (s Services) listProxies(r *http.Request, c access.Caller, _ *idempotency.Attempt) (*response.Response, error) {
+	return listed(r, func(q url.Values, page store.Page) ([]proxy.Proxy, int64, error) {
 		return s.Proxies.List(r.Context(), c, definitionFilterOf(q), page)
 	}, proxyOf)
 }
 
-func (s Services) replaceProxy(r *http.Request, c access.Caller, a *idempotency.Attempt) (answer idempotency.Answer, err error) {
+func (s Services) replaceProxy(r *http.Request, c access.Caller, a *idempotency.Attempt) (*response.Response, error) {
 	in, err := bodyOf(r)
 	if err != nil {
-		return answer, err
+		return nil, err
 	}
 	return effect(r.Context(), a, shownProxy, func(last ...store.Step[proxy.Proxy]) (proxy.Proxy, error) {
 		return s.Proxies.Replace(r.Context(), c, r.PathValue("id"), in, last...)
 	})
 }
 
-func shownProxy(d proxy.Proxy) (idempotency.Answer, error) {
+func shownProxy(d proxy.Proxy) (*response.Response, error) {
 	return about(audit.Proxy, d.ID, http.StatusOK, "", proxyOf(d))
 }
 
-func (s Services) patchProxy(r *http.Request, c access.Caller, a *idempotency.Attempt) (answer idempotency.Answer, err error) {
+func (s Services) patchProxy(r *http.Request, c access.Caller, a *idempotency.Attempt) (*response.Response, error) {
 	patch, err := bodyOf(r)
 	if err != nil {
-		return answer, err
+		return nil, err
 	}
-	return effect(r.Context(), a, func(d proxy.Proxy) (idempotency.Answer, error) {
+	return effect(r.Context(), a, func(d proxy.Proxy) (*response.Response, error) {
 		return done(audit.Proxy, d.ID, http.StatusNoContent)
 	}, func(last ...store.Step[proxy.Proxy]) (proxy.Proxy, error) {
 		return s.Proxies.Patch(r.Context(), c, r.PathValue("id"), patch, last...)
 	})
 }
 
-func (s Services) rotateProxyKey(r *http.Request, c access.Caller, a *idempotency.Attempt) (idempotency.Answer, error) {
+func (s Services) rotateProxyKey(r *http.Request, c access.Caller, a *idempotency.Attempt) (*response.Response, error) {
 	return effect(r.Context(), a, shownProxy, func(last ...store.Step[proxy.Proxy]) (proxy.Proxy, error) {
 		return s.Proxies.RotateKey(r.Context(), c, r.PathValue("id"), last...)
 	})
 }
 
-func (s Services) deleteProxy(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+func (s Services) deleteProxy(r *http.Request, c access.Caller, _ *idempotency.Attempt) (*response.Response, error) {
 	if err := s.Proxies.Delete(r.Context(), c, r.PathValue("id")); err != nil {
-		return err
+		return nil, err
 	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
+	return &response.Response{Status: http.StatusNoContent}, nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/jsonvalue"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
 	"github.com/tokenkeep/tokenkeep/internal/reactor"
+	"github.com/tokenkeep/tokenkeep/internal/response"
 	"github.com/tokenkeep/tokenkeep/internal/script"
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
@@ -59,62 +60,61 @@ func definitionFilterOf(q map[string][]string) definition.Filter {
 	return f
 }
 
-func (s Services) createReactor(r *http.Request, c access.Caller, a *idempotency.Attempt) (answer idempotency.Answer, err error) {
+func (s Services) createReactor(r *http.Request, c access.Caller, a *idempotency.Attempt) (*response.Response, error) {
 	in, err := bodyOf(r)
 	if err != nil {
-		return answer, err
+		return nil, err
 	}
-	return effect(r.Context(), a, func(d reactor.Reactor) (idempotency.Answer, error) {
+	return effect(r.Context(), a, func(d reactor.Reactor) (*response.Response, error) {
 		return about(audit.Reactor, d.ID, http.StatusCreated, "/reactors/"+d.ID, reactorOf(d))
 	}, func(last ...store.Step[reactor.Reactor]) (reactor.Reactor, error) {
 		return s.Reactors.Create(r.Context(), c, in, last...)
 	})
 }
 
-func (s Services) getReactor(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+func (s Services) getReactor(r *http.Request, c access.Caller, _ *idempotency.Attempt) (*response.Response, error) {
 	d, err := s.Reactors.Get(r.Context(), c, r.PathValue("id"))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return httpapi.WriteJSON(w, http.StatusOK, reactorOf(d))
+	return respond(http.StatusOK, reactorOf(d))
 }
 
-func (s Services) listReactors(w http.ResponseWriter, r *http.Request, c access.Caller) error {
-	return writeList(w, r, func(q url.Values, page store.Page) ([]reactor.Reactor, int64, error) {
+func (s Services) listReactors(r *http.Request, c access.Caller, _ *idempotency.Attempt) (*response.Response, error) {
+	return listed(r, func(q url.Values, page store.Page) ([]reactor.Reactor, int64, error) {
 		return s.Reactors.List(r.Context(), c, definitionFilterOf(q), page)
 	}, reactorOf)
 }
 
-func (s Services) replaceReactor(r *http.Request, c access.Caller, a *idempotency.Attempt) (answer idempotency.Answer, err error) {
+func (s Services) replaceReactor(r *http.Request, c access.Caller, a *idempotency.Attempt) (*response.Response, error) {
 	in, err := bodyOf(r)
 	if err != nil {
-		return answer, err
+		return nil, err
 	}
-	return effect(r.Context(), a, func(d reactor.Reactor) (idempotency.Answer, error) {
+	return effect(r.Context(), a, func(d reactor.Reactor) (*response.Response, error) {
 		return about(audit.Reactor, d.ID, http.StatusOK, "", reactorOf(d))
 	}, func(last ...store.Step[reactor.Reactor]) (reactor.Reactor, error) {
 		return s.Reactors.Replace(r.Context(), c, r.PathValue("id"), in, last...)
 	})
 }
 
-func (s Services) patchReactor(r *http.Request, c access.Caller, a *idempotency.Attempt) (answer idempotency.Answer, err error) {
+func (s Services) patchReactor(r *http.Request, c access.Caller, a *idempotency.Attempt) (*response.Response, error) {
 	patch, err := bodyOf(r)
 	if err != nil {
-		return answer, err
+		return nil, err
 	}
-	return effect(r.Context(), a, func(d reactor.Reactor) (idempotency.Answer, error) {
+	return effect(r.Context(), a, func(d reactor.Reactor) (*response.Response, error) {
 		return done(audit.Reactor, d.ID, http.StatusNoContent)
 	}, func(last ...store.Step[reactor.Reactor]) (reactor.Reactor, error) {
 		return s.Reactors.Patch(r.Context(), c, r.PathValue("id"), patch, last...)
 	})
 }
 
-func (s Services) deleteReactor(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+func (s Services) deleteReactor(r *http.Request, c access.Caller, _ *idempotency.Attempt) (*response.Response, error) {
 	if err := s.Reactors.Delete(r.Context(), c, r.PathValue("id")); err != nil {
-		return err
+		return nil, err
 	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
+	return &response.Response{Status: http.StatusNoContent}, nil
 }
 
 // react runs a reactor. What code does outside cannot be undone, so a request
@@ -132,13 +132,13 @@ func invocationOf(r *http.Request) (reactor.Invocation, error) {
 	return reactor.ParseInvocation(in)
 }
 
-func (s Services) react(r *http.Request, c access.Caller, a *idempotency.Attempt) (answer idempotency.Answer, err error) {
+func (s Services) react(r *http.Request, c access.Caller, a *idempotency.Attempt) (*response.Response, error) {
 	invocation, err := invocationOf(r)
 	if err != nil {
-		return answer, err
+		return nil, err
 	}
 	if invocation.Callback != "" {
-		return s.start(r, c, a, invocation, func(string) (idempotency.Answer, error) {
+		return s.start(r, c, a, invocation, func(string) (*response.Response, error) {
 			return about(audit.Reactor, r.PathValue("id"), http.StatusAccepted, "", struct{}{}) // clients fail on an empty body
 		})
 	}
@@ -146,55 +146,54 @@ func (s Services) react(r *http.Request, c access.Caller, a *idempotency.Attempt
 	var last []func(store.Tx, reactor.Response, *keyring.EpochKey) error
 	if a != nil {
 		if err := a.Hold(ctx); err != nil {
-			return answer, err
+			return nil, err
 		}
 		// Whoever comes again under the key is to find this answer: the code
 		// does not stop in the middle because the line broke.
 		ctx = context.WithoutCancel(ctx)
 		last = append(last, func(tx store.Tx, out reactor.Response, epoch *keyring.EpochKey) error {
-			answer, err := responseOf(r.PathValue("id"), out)
+			kept, err := responseOf(r.PathValue("id"), out)
 			if err != nil {
 				return err
 			}
-			return a.Keep(ctx, tx, answer, epoch)
+			return a.Keep(ctx, tx, *kept, epoch)
 		})
 	}
 	out, err := s.Reactors.React(ctx, c, r.PathValue("id"), invocation, last...)
 	if err != nil {
-		return answer, err
+		return nil, err
 	}
 	return responseOf(r.PathValue("id"), out)
 }
 
 // reactAsync accepts a run whose result is kept until it is asked for.
-func (s Services) reactAsync(r *http.Request, c access.Caller, a *idempotency.Attempt) (answer idempotency.Answer, err error) {
+func (s Services) reactAsync(r *http.Request, c access.Caller, a *idempotency.Attempt) (*response.Response, error) {
 	invocation, err := invocationOf(r)
 	if err != nil {
-		return answer, err
+		return nil, err
 	}
 	invocation.Callback = "" // the result is asked for
-	return s.start(r, c, a, invocation, func(request string) (idempotency.Answer, error) {
+	return s.start(r, c, a, invocation, func(request string) (*response.Response, error) {
 		return about(audit.Reactor, r.PathValue("id"), http.StatusAccepted, "/reactors/"+url.PathEscape(r.PathValue("id"))+"/results/"+request, api.AsyncReactor{AsyncReactorRequestID: request})
 	})
 }
 
-func (s Services) start(r *http.Request, c access.Caller, a *idempotency.Attempt, in reactor.Invocation, show func(string) (idempotency.Answer, error)) (idempotency.Answer, error) {
+func (s Services) start(r *http.Request, c access.Caller, a *idempotency.Attempt, in reactor.Invocation, show func(string) (*response.Response, error)) (*response.Response, error) {
 	return effect(r.Context(), a, show, func(last ...store.Step[string]) (string, error) {
 		return s.Reactors.Start(r.Context(), c, r.PathValue("id"), in, last...)
 	})
 }
 
-func (s Services) getResult(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+func (s Services) getResult(r *http.Request, c access.Caller, _ *idempotency.Attempt) (*response.Response, error) {
 	status, body, err := s.Reactors.Result(r.Context(), c, r.PathValue("id"), r.PathValue("request_id"))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	httpapi.WriteEncoded(w, status, body)
-	return nil
+	return &response.Response{Status: status, Body: orEmpty(body)}, nil
 }
 
-func (s Services) listRuns(w http.ResponseWriter, r *http.Request, c access.Caller) error {
-	return writeList(w, r, func(_ url.Values, page store.Page) ([]reactor.Run, int64, error) {
+func (s Services) listRuns(r *http.Request, c access.Caller, _ *idempotency.Attempt) (*response.Response, error) {
+	return listed(r, func(_ url.Values, page store.Page) ([]reactor.Run, int64, error) {
 		return s.Reactors.Runs(r.Context(), c, r.PathValue("id"), page)
 	}, func(run reactor.Run) api.Run {
 		return api.Run{
@@ -204,21 +203,21 @@ func (s Services) listRuns(w http.ResponseWriter, r *http.Request, c access.Call
 	})
 }
 
-// responseOf is the answer to a run of a reactor: about the tokens that the
+// responseOf is the response to a run of a reactor: about the tokens that the
 // code got or made, or else about the reactor.
-func responseOf(id string, out reactor.Response) (answer idempotency.Answer, err error) {
+func responseOf(id string, out reactor.Response) (shown *response.Response, err error) {
 	if out.Custom != nil {
-		answer = customAnswer(out.Custom)
-	} else {
-		answer, err = answerOf(http.StatusOK, "", raw(out.Object()))
+		shown = customResponse(out.Custom)
+	} else if shown, err = respond(http.StatusOK, raw(out.Object())); err != nil {
+		return nil, err
 	}
-	answer.Tokens, answer.Entity = out.Shown, access.Entity{Type: audit.Reactor, ID: id}
-	return answer, err
+	shown.Tokens, shown.Entity = out.Shown, access.Entity{Type: audit.Reactor, ID: id}
+	return shown, nil
 }
 
-// customAnswer is an answer that code gave by itself. A text is sent as it is,
-// anything else as JSON.
-func customAnswer(c *script.Custom) idempotency.Answer {
+// customResponse is a response that code gave by itself. A text is sent as it
+// is, anything else as JSON.
+func customResponse(c *script.Custom) *response.Response {
 	headers := make(map[string]string, len(c.Headers)+1)
 	typed := false
 	for name, value := range c.Headers {
@@ -237,5 +236,5 @@ func customAnswer(c *script.Custom) idempotency.Answer {
 	case !typed:
 		headers["Content-Type"] = api.MediaJSON
 	}
-	return idempotency.Answer{Status: c.Status, Headers: headers, Body: body}
+	return &response.Response{Status: c.Status, Headers: headers, Body: body}
 }

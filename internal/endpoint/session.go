@@ -10,12 +10,13 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/directory"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 	"github.com/tokenkeep/tokenkeep/internal/idempotency"
+	"github.com/tokenkeep/tokenkeep/internal/response"
 	"github.com/tokenkeep/tokenkeep/internal/secret"
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
 
-func (s Services) createSession(r *http.Request, c access.Caller, a *idempotency.Attempt) (idempotency.Answer, error) {
-	return effect(r.Context(), a, func(made directory.Session) (idempotency.Answer, error) {
+func (s Services) createSession(r *http.Request, c access.Caller, a *idempotency.Attempt) (*response.Response, error) {
+	return effect(r.Context(), a, func(made directory.Session) (*response.Response, error) {
 		return about(audit.Session, made.ID, http.StatusCreated, "", api.CreatedSession{
 			SessionKey: made.Key.Reveal(), Nonce: made.Nonce.Reveal(), ExpiresAt: api.Time{Time: made.ExpiresAt},
 		})
@@ -24,12 +25,12 @@ func (s Services) createSession(r *http.Request, c access.Caller, a *idempotency
 	})
 }
 
-func (s Services) authorizeSession(r *http.Request, c access.Caller, a *idempotency.Attempt) (answer idempotency.Answer, err error) {
+func (s Services) authorizeSession(r *http.Request, c access.Caller, a *idempotency.Attempt) (*response.Response, error) {
 	var in api.AuthorizeSession
 	if err := httpapi.Decode(r, &in); err != nil {
-		return answer, err
+		return nil, err
 	}
-	return effect(r.Context(), a, func(authorized directory.Session) (idempotency.Answer, error) {
+	return effect(r.Context(), a, func(authorized directory.Session) (*response.Response, error) {
 		return done(audit.Session, authorized.ID, http.StatusOK)
 	}, func(last ...store.Step[directory.Session]) (directory.Session, error) {
 		return s.Directory.AuthorizeSession(r.Context(), c, directory.Authorization{
@@ -38,8 +39,8 @@ func (s Services) authorizeSession(r *http.Request, c access.Caller, a *idempote
 	})
 }
 
-func (s Services) listSessions(w http.ResponseWriter, r *http.Request, c access.Caller) error {
-	return writeList(w, r, func(_ url.Values, page store.Page) ([]directory.Session, int64, error) {
+func (s Services) listSessions(r *http.Request, c access.Caller, _ *idempotency.Attempt) (*response.Response, error) {
+	return listed(r, func(_ url.Values, page store.Page) ([]directory.Session, int64, error) {
 		return s.Directory.Sessions(r.Context(), c, page)
 	}, func(x directory.Session) api.Session {
 		return api.Session{
@@ -50,10 +51,9 @@ func (s Services) listSessions(w http.ResponseWriter, r *http.Request, c access.
 	})
 }
 
-func (s Services) deleteSession(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+func (s Services) deleteSession(r *http.Request, c access.Caller, _ *idempotency.Attempt) (*response.Response, error) {
 	if err := s.Directory.DeleteSession(r.Context(), c, r.PathValue("id")); err != nil {
-		return err
+		return nil, err
 	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
+	return &response.Response{Status: http.StatusNoContent}, nil
 }

@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/tokenkeep/tokenkeep/internal/access"
 	"github.com/tokenkeep/tokenkeep/internal/audit"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 )
@@ -41,9 +40,8 @@ func attemptsOf(route httpapi.Route) func(*http.Request) audit.Attempt {
 		if m != "*" && m != method || !strings.HasPrefix(path, begin) {
 			continue
 		}
-		p, _ := access.ParsePermission(route.Permission) // 0 for rows that ask for a type of key
 		return func(r *http.Request) audit.Attempt {
-			a := audit.Attempt{Entity: s.entity, ID: r.PathValue("id"), Permission: p, Operation: s.operation}
+			a := audit.Attempt{Entity: s.entity, ID: r.PathValue("id"), Permission: route.Permission, Operation: s.operation}
 			if s.entity == audit.Key {
 				a.ID, a.Application = r.PathValue("key_id"), r.PathValue("id")
 			}

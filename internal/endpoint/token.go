@@ -14,6 +14,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 	"github.com/tokenkeep/tokenkeep/internal/idempotency"
 	"github.com/tokenkeep/tokenkeep/internal/jsonvalue"
+	"github.com/tokenkeep/tokenkeep/internal/response"
 	"github.com/tokenkeep/tokenkeep/internal/store"
 	"github.com/tokenkeep/tokenkeep/internal/token"
 )
@@ -40,16 +41,16 @@ func rawTokens(list []token.Token) []jsontext.Value {
 
 func rawToken(t token.Token) jsontext.Value { return raw(t.Object()) }
 
-func (s Services) createToken(r *http.Request, c access.Caller, a *idempotency.Attempt) (answer idempotency.Answer, err error) {
+func (s Services) createToken(r *http.Request, c access.Caller, a *idempotency.Attempt) (*response.Response, error) {
 	body, err := bodyOf(r)
 	if err != nil {
-		return answer, err
+		return nil, err
 	}
 	in, err := token.ParseRequest(body)
 	if err != nil {
-		return answer, err
+		return nil, err
 	}
-	return effect(r.Context(), a, func(t token.Token) (idempotency.Answer, error) {
+	return effect(r.Context(), a, func(t token.Token) (*response.Response, error) {
 		return aboutTokens(t.Shown(), http.StatusCreated, "/tokens/"+url.PathEscape(t.ID), raw(t.Object()))
 	}, func(last ...store.Step[token.Token]) (token.Token, error) {
 		return s.Tokens.Create(r.Context(), c, in, last...)
@@ -80,64 +81,63 @@ func atMostIn(r *http.Request) (access.Transform, error) {
 	return atMostOf(q)
 }
 
-func (s Services) getToken(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+func (s Services) getToken(r *http.Request, c access.Caller, _ *idempotency.Attempt) (*response.Response, error) {
 	most, err := atMostIn(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	t, err := s.Tokens.Get(r.Context(), c, r.PathValue("id"), most)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return httpapi.WriteJSON(w, http.StatusOK, raw(t.Object()))
+	return respond(http.StatusOK, raw(t.Object()))
 }
 
-func (s Services) updateToken(r *http.Request, c access.Caller, a *idempotency.Attempt) (answer idempotency.Answer, err error) {
+func (s Services) updateToken(r *http.Request, c access.Caller, a *idempotency.Attempt) (*response.Response, error) {
 	patch, err := bodyOf(r)
 	if err != nil {
-		return answer, err
+		return nil, err
 	}
-	return effect(r.Context(), a, func(t token.Token) (idempotency.Answer, error) {
+	return effect(r.Context(), a, func(t token.Token) (*response.Response, error) {
 		return aboutTokens(t.Shown(), http.StatusOK, "", raw(t.Object()))
 	}, func(last ...store.Step[token.Token]) (token.Token, error) {
 		return s.Tokens.Update(r.Context(), c, r.PathValue("id"), patch, last...)
 	})
 }
 
-func (s Services) deleteToken(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+func (s Services) deleteToken(r *http.Request, c access.Caller, _ *idempotency.Attempt) (*response.Response, error) {
 	if err := s.Tokens.Delete(r.Context(), c, r.PathValue("id")); err != nil {
-		return err
+		return nil, err
 	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
+	return &response.Response{Status: http.StatusNoContent}, nil
 }
 
-func (s Services) tokenize(r *http.Request, c access.Caller, a *idempotency.Attempt) (answer idempotency.Answer, err error) {
+func (s Services) tokenize(r *http.Request, c access.Caller, a *idempotency.Attempt) (*response.Response, error) {
 	body, err := bodyOf(r)
 	if err != nil {
-		return answer, err
+		return nil, err
 	}
-	return effect(r.Context(), a, func(out token.Tokenized) (idempotency.Answer, error) {
+	return effect(r.Context(), a, func(out token.Tokenized) (*response.Response, error) {
 		return aboutTokens(out.Shown, http.StatusOK, "", raw(out.Value))
 	}, func(last ...store.Step[token.Tokenized]) (token.Tokenized, error) {
 		return s.Tokens.Tokenize(r.Context(), c, body, last...)
 	})
 }
 
-func (s Services) detokenize(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+func (s Services) detokenize(r *http.Request, c access.Caller, _ *idempotency.Attempt) (*response.Response, error) {
 	body, err := bodyOf(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	out, err := s.Tokens.Detokenize(r.Context(), c, body)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return httpapi.WriteJSON(w, http.StatusOK, raw(out))
+	return respond(http.StatusOK, raw(out))
 }
 
-func (s Services) listTokens(w http.ResponseWriter, r *http.Request, c access.Caller) error {
-	return writeList(w, r, func(q url.Values, page store.Page) ([]token.Token, int64, error) {
+func (s Services) listTokens(r *http.Request, c access.Caller, _ *idempotency.Attempt) (*response.Response, error) {
+	return listed(r, func(q url.Values, page store.Page) ([]token.Token, int64, error) {
 		filter, err := tokenFilterOf(q)
 		if err != nil {
 			return nil, 0, err
@@ -150,32 +150,32 @@ func (s Services) listTokens(w http.ResponseWriter, r *http.Request, c access.Ca
 	}, rawToken)
 }
 
-func (s Services) listTokensFrom(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+func (s Services) listTokensFrom(r *http.Request, c access.Caller, _ *idempotency.Attempt) (*response.Response, error) {
 	q, err := httpapi.Query(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	page, err := httpapi.PageOf(q)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	filter, err := tokenFilterOf(q)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	most, err := atMostOf(q)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	list, next, err := s.Tokens.ListFrom(r.Context(), c, filter, q.Get("start"), page.Size, most)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return writeFrom(w, page.Size, next, list)
+	return from(page.Size, next, list)
 }
 
-func writeFrom(w http.ResponseWriter, size int, next string, list []token.Token) error {
-	return httpapi.WriteJSON(w, http.StatusOK, api.ListFrom[jsontext.Value]{
+func from(size int, next string, list []token.Token) (*response.Response, error) {
+	return respond(http.StatusOK, api.ListFrom[jsontext.Value]{
 		Pagination: api.Cursor{PageSize: size, Next: next}, Data: rawTokens(list),
 	})
 }
@@ -233,42 +233,42 @@ func pageIn(page, size *int) (httpapi.Page, store.Page, error) {
 	return pageOf(q)
 }
 
-func (s Services) searchTokens(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+func (s Services) searchTokens(r *http.Request, c access.Caller, _ *idempotency.Attempt) (*response.Response, error) {
 	var in api.SearchTokens
 	if err := httpapi.Decode(r, &in); err != nil {
-		return err
+		return nil, err
 	}
 	page, rows, err := pageIn(in.Page, in.Size)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	most, err := atMostIn(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	list, total, err := s.Tokens.Search(r.Context(), c, in.Query, rows, most)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return httpapi.WritePage(w, page, total, rawTokens(list))
+	return respond(http.StatusOK, httpapi.ListOf(page, total, rawTokens(list)))
 }
 
-func (s Services) searchTokensFrom(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+func (s Services) searchTokensFrom(r *http.Request, c access.Caller, _ *idempotency.Attempt) (*response.Response, error) {
 	var in api.SearchTokensFrom
 	if err := httpapi.Decode(r, &in); err != nil {
-		return err
+		return nil, err
 	}
 	page, _, err := pageIn(nil, in.Size)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	most, err := atMostIn(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	list, next, err := s.Tokens.SearchFrom(r.Context(), c, in.Query, in.Start, page.Size, most)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return writeFrom(w, page.Size, next, list)
+	return from(page.Size, next, list)
 }

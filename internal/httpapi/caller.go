@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"net/netip"
@@ -25,7 +24,7 @@ var (
 )
 
 // Authenticate finds the caller of a request by its key. Rows do so before
-// their handler runs; only the handler of an Open row, which learns late
+// their handler runs; only the handler of an Anonymous row, which learns late
 // whether a key is due, calls it.
 func Authenticate(r *http.Request) (access.Caller, error) {
 	x := exchangeOf(r.Context())
@@ -35,26 +34,35 @@ func Authenticate(r *http.Request) (access.Caller, error) {
 	return x.authenticate(r)
 }
 
-type actingKey struct{}
-
 // As serves the rows with FromCode as one caller, whatever key a request
 // carries: for code of a tenant, which acts in the name of an application and
 // never has its key. Other rows are not there: with sessions or keys such code
 // could outlive its run.
 func (h *Handler) As(c access.Caller) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r = r.WithContext(context.WithValue(r.Context(), actingKey{}, c))
 		r.Header.Set(h.traceID, c.Origin().TraceID)
 		// What code calls counts for whoever called the code.
 		r.RemoteAddr = c.Origin().Address
 		r.Header.Del("X-Forwarded-For")
-		h.ServeHTTP(w, r)
+		h.serveAs(w, r, &c)
 	})
 }
 
+// callerOf finds the caller of a row in the way that the row says.
+func (x *exchange) callerOf(r *http.Request) (access.Caller, error) {
+	switch x.row.Auth {
+	case APIKey, PublicKey, PrivateKey:
+		return x.authenticate(r)
+	case AdminSocket, Anonymous:
+		return access.Caller{}, nil
+	}
+	return access.Caller{}, errRefused
+}
+
 func (x *exchange) authenticate(r *http.Request) (access.Caller, error) {
-	if c, ok := r.Context().Value(actingKey{}).(access.Caller); ok {
+	if x.acting != nil {
 		// The rate limits are those of the request that ran the code.
+		c := *x.acting
 		c = c.WithOrigin(access.Origin{TraceID: c.Origin().TraceID, Address: c.Origin().Address, Meter: meter{x}})
 		x.caller = c
 		return c, nil

@@ -21,7 +21,7 @@ import (
 var uuid4 = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
 
 func TestTraceIDsAreTakenWhenWellFormedAndMadeOtherwise(t *testing.T) {
-	e := newEdge(t, httpapi.Options{}, httpapi.Route{Pattern: "GET /x", Who: httpapi.Open, Handle: func(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
+	e := newEdge(t, httpapi.Options{}, httpapi.Route{Pattern: "GET /x", Auth: httpapi.Anonymous, Handle: func(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
 		w.Header().Set("SVC-TRACE-ID", "of-the-handler")
 		w.Header().Set("X-Seen", httpapi.TraceID(r.Context()))
 		return nil
@@ -64,7 +64,7 @@ func TestTraceIDsAreTakenWhenWellFormedAndMadeOtherwise(t *testing.T) {
 }
 
 func TestThePrefixNamesEveryHeader(t *testing.T) {
-	e := newEdge(t, httpapi.Options{HeaderPrefix: "bt"}, httpapi.Route{Pattern: "GET /x", Handle: answer})
+	e := newEdge(t, httpapi.Options{HeaderPrefix: "bt"}, httpapi.Route{Pattern: "GET /x", Auth: httpapi.APIKey, Handle: answer})
 	w := e.do("GET", "/x", nil, "BT-API-KEY", goodKey, "BT-TRACE-ID", "t-1")
 	if w.Code != 200 || w.Header().Get("BT-TRACE-ID") != "t-1" || w.Header().Get("SVC-TRACE-ID") != "" ||
 		!strings.Contains(w.Header().Get("Access-Control-Expose-Headers"), "BT-PROXY-DESTINATION-STATUS") {
@@ -89,9 +89,9 @@ func TestRowsLetOnlyKnownCallersIn(t *testing.T) {
 		return err
 	}
 	rows := []httpapi.Route{
-		{Pattern: "GET /keyed", Handle: show},
-		{Pattern: "GET /open", Who: httpapi.Open, Handle: show},
-		{Pattern: "GET /late", Who: httpapi.Open, Handle: late},
+		{Pattern: "GET /keyed", Auth: httpapi.APIKey, Handle: show},
+		{Pattern: "GET /open", Auth: httpapi.Anonymous, Handle: show},
+		{Pattern: "GET /late", Auth: httpapi.Anonymous, Handle: late},
 	}
 	known := func(tenant string, err error) func(context.Context, secret.Text) (access.Caller, error) {
 		return func(context.Context, secret.Text) (access.Caller, error) {
@@ -151,8 +151,8 @@ func TestIdempotencyKeysArePrintable(t *testing.T) {
 		return err
 	}
 	e := newEdge(t, httpapi.Options{},
-		httpapi.Route{Pattern: "POST /x", Who: httpapi.Open, Idempotent: true, Handle: read},
-		httpapi.Route{Pattern: "POST /y", Who: httpapi.Open, Handle: read})
+		httpapi.Route{Pattern: "POST /x", Auth: httpapi.Anonymous, Idempotent: true, Handle: read},
+		httpapi.Route{Pattern: "POST /y", Auth: httpapi.Anonymous, Handle: read})
 	for name, tt := range map[string]struct {
 		path   string
 		sent   []string
@@ -189,8 +189,8 @@ func TestBrowsersMayCall(t *testing.T) {
 		return nil
 	}
 	rows := []httpapi.Route{
-		{Pattern: "GET /tokens", Handle: answer},
-		{Pattern: "* /proxy/{rest...}", Who: httpapi.Open, Body: httpapi.Raw, Handle: copying},
+		{Pattern: "GET /tokens", Auth: httpapi.APIKey, Handle: answer},
+		{Pattern: "* /proxy/{rest...}", Auth: httpapi.Anonymous, Body: httpapi.Raw, Handle: copying},
 	}
 	preflight := []string{"Access-Control-Request-Method", "PUT", "Access-Control-Request-Headers", "x-" + planted}
 	for name, tt := range map[string]struct {
@@ -247,7 +247,7 @@ func TestBrowsersMayCall(t *testing.T) {
 func TestHealthAndDraining(t *testing.T) {
 	var notReady error
 	e := newEdge(t, httpapi.Options{Ready: func(context.Context) error { return notReady }},
-		httpapi.Route{Pattern: "GET /x", Who: httpapi.Open, Handle: answer})
+		httpapi.Route{Pattern: "GET /x", Auth: httpapi.Anonymous, Handle: answer})
 	check := func(when, path string, status int, body, connection string) {
 		t.Helper()
 		w := e.do("GET", path, nil)
@@ -275,9 +275,9 @@ func TestHealthAndDraining(t *testing.T) {
 }
 
 func TestMetricsCountByPatternAlone(t *testing.T) {
-	e := newEdge(t, httpapi.Options{}, httpapi.Route{Pattern: "GET /tokens/{id}", Who: httpapi.Open, Handle: answer})
+	e := newEdge(t, httpapi.Options{}, httpapi.Route{Pattern: "GET /tokens/{id}", Auth: httpapi.Anonymous, Handle: answer})
 	shared := httpapi.New(httpapi.Options{Metrics: e.registry}, []httpapi.Route{
-		{Pattern: "GET /metrics", Who: httpapi.Open, Operator: true, Handle: httpapi.Serve(promhttp.HandlerFor(e.registry, promhttp.HandlerOpts{}))},
+		{Pattern: "GET /metrics", Auth: httpapi.Anonymous, Unlimited: true, NoCORS: true, Handle: httpapi.Serve(promhttp.HandlerFor(e.registry, promhttp.HandlerOpts{}))},
 	})
 	e.do("GET", "/tokens/a", nil)
 	e.do("GET", "/tokens/b", nil)

@@ -46,7 +46,8 @@ type exchange struct {
 	route   string
 	row     *Route
 	caller  access.Caller
-	before  http.Header // what stood in the answer before the handler ran
+	acting  *access.Caller // whom code acts for; see As
+	before  http.Header    // what stood in the answer before the handler ran
 
 	closing  bool            // the connection is not fit for another request
 	allow    string          // the Allow header of a 405
@@ -94,6 +95,14 @@ func (x *exchange) setDefaults() {
 func exchangeOf(ctx context.Context) *exchange {
 	x, _ := ctx.Value(exchangeKey{}).(*exchange)
 	return x
+}
+
+// prefixOf returns the prefix of our headers on the response that w writes.
+func prefixOf(w http.ResponseWriter) string {
+	if x, ok := w.(*exchange); ok {
+		return x.handler.options.HeaderPrefix
+	}
+	return api.DefaultPrefix
 }
 
 // HeaderName returns the name of a header of ours under this server's prefix.
@@ -145,7 +154,7 @@ func (x *exchange) WriteHeader(status int) {
 	header := x.Header()
 	header.Set(x.handler.traceID, x.trace)
 	switch {
-	case x.row == nil || !x.row.Operator && x.row.Readers == ConfiguredPages:
+	case x.row == nil || !x.row.noCORS() && x.row.Readers == ConfiguredPages:
 		x.handler.cors.stamp(header, x.origin, x.route == routePreflight)
 	case x.row.Readers == EveryPage:
 		header.Set("Access-Control-Allow-Origin", "*")

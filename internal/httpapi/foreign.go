@@ -33,13 +33,10 @@ func GuardForeign(h http.Header) {
 	h.Set("X-Content-Type-Options", "nosniff")
 }
 
-// WriteForeign answers with what a tenant's code chose, as far as it may. Code
+// writeForeign answers with what a tenant's code chose, as far as it may. Code
 // that passes on the headers of another server has decoded its body by then.
-func WriteForeign(w http.ResponseWriter, status int, headers map[string]string, body []byte) {
-	prefix := ""
-	if x, ok := w.(*exchange); ok {
-		prefix = x.handler.options.HeaderPrefix
-	}
+func writeForeign(w http.ResponseWriter, status int, headers map[string]string, body []byte) {
+	prefix := prefixOf(w)
 	h := w.Header()
 	for name, value := range headers {
 		if IsForeign(prefix, name) && isToken(name) && !strings.EqualFold(name, "Content-Encoding") && !strings.ContainsFunc(value, isControl) {

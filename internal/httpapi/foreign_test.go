@@ -8,6 +8,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/access"
 	"github.com/tokenkeep/tokenkeep/internal/access/accesstest"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
+	"github.com/tokenkeep/tokenkeep/internal/response"
 )
 
 func TestWhatOthersMaySetOnOurAnswers(t *testing.T) {
@@ -25,12 +26,11 @@ func TestWhatOthersMaySetOnOurAnswers(t *testing.T) {
 }
 
 func TestAnAnswerOfCodeIsGuarded(t *testing.T) {
-	e := newEdge(t, httpapi.Options{HeaderPrefix: "OWN"}, httpapi.Route{Pattern: "GET /x", Who: httpapi.Open, Handle: func(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
-		httpapi.WriteForeign(w, 201, map[string]string{
+	e := newEdge(t, httpapi.Options{HeaderPrefix: "OWN"}, httpapi.Route{Pattern: "GET /x", Auth: httpapi.Anonymous, Handle: func(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
+		return httpapi.Write(w, &response.Response{Status: 201, Body: []byte("<script>"), Headers: map[string]string{
 			"X-A": "b", "x tab": "no", "X-Line": "a\nb", "X-Zero": "a\x00b", "": "no", "OWN-TRACE-ID": "theirs", "content-encoding": "gzip",
 			"Content-Type": "text/html", "Set-Cookie": "a=b", "Content-Security-Policy": "none",
-		}, []byte("<script>"))
-		return nil
+		}})
 	}})
 	w := e.do("GET", "/x", nil)
 	h := w.Header()
@@ -54,11 +54,11 @@ func TestCodeCallsRowsForCodeInAnothersName(t *testing.T) {
 		return httpapi.WriteJSON(w, 200, []string{c.Application(), c.Origin().TraceID, httpapi.TraceID(r.Context()), httpapi.ClientAddr(r.Context()).String()})
 	}
 	e := newEdge(t, httpapi.Options{RateLimits: httpapi.RateLimits{PerAddress: httpapi.Rate{PerSecond: 0.1, Burst: 3}}},
-		httpapi.Route{Pattern: "GET /tokens", Permission: "token:read", FromCode: true, Handle: say},
-		httpapi.Route{Pattern: "GET /not-for-code", Permission: "token:read", Handle: say},
-		httpapi.Route{Pattern: "GET /applications", Permission: "application:read", Handle: say},
-		httpapi.Route{Pattern: "GET /permissions", Handle: say},
-		httpapi.Route{Pattern: "GET /open", Who: httpapi.Open, Handle: say})
+		httpapi.Route{Pattern: "GET /tokens", Auth: httpapi.APIKey, Permission: access.TokenRead, FromCode: true, Handle: say},
+		httpapi.Route{Pattern: "GET /not-for-code", Auth: httpapi.APIKey, Permission: access.TokenRead, Handle: say},
+		httpapi.Route{Pattern: "GET /applications", Auth: httpapi.APIKey, Permission: access.ApplicationRead, Handle: say},
+		httpapi.Route{Pattern: "GET /permissions", Auth: httpapi.APIKey, Handle: say},
+		httpapi.Route{Pattern: "GET /open", Auth: httpapi.Anonymous, Handle: say})
 	from := func(address string) http.Handler {
 		return e.As(accesstest.Caller(t, "tenant-1", "acting", access.TokenRead).WithOrigin(access.Origin{TraceID: "trace", Address: address}))
 	}

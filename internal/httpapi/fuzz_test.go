@@ -24,7 +24,7 @@ func FuzzDecode(f *testing.F) {
 	}
 	var got document
 	handler := httpapi.New(httpapi.Options{MaxDepth: 5, MaxBody: 1 << 16}, []httpapi.Route{
-		{Pattern: "POST /x", Who: httpapi.Open, Body: httpapi.JSON, Handle: func(_ http.ResponseWriter, r *http.Request, _ access.Caller) error {
+		{Pattern: "POST /x", Auth: httpapi.Anonymous, Body: httpapi.JSON, Handle: func(_ http.ResponseWriter, r *http.Request, _ access.Caller) error {
 			got = document{}
 			return httpapi.Decode(r, &got)
 		}},
@@ -77,11 +77,11 @@ func FuzzRoute(f *testing.F) {
 		return nil
 	}
 	handler := httpapi.New(httpapi.Options{}, []httpapi.Route{
-		{Pattern: "GET /tokens", Who: httpapi.Open, Handle: answer},
-		{Pattern: "GET /tokens/{id}", Who: httpapi.Open, Handle: show},
-		{Pattern: "POST /tokens/search", Who: httpapi.Open, Handle: answer},
-		{Pattern: "GET /applications/{id}/keys/{key}", Who: httpapi.Open, Handle: answer},
-		{Pattern: "* /proxy/{rest...}", Who: httpapi.Open, Handle: answer},
+		{Pattern: "GET /tokens", Auth: httpapi.Anonymous, Handle: answer},
+		{Pattern: "GET /tokens/{id}", Auth: httpapi.Anonymous, Handle: show},
+		{Pattern: "POST /tokens/search", Auth: httpapi.Anonymous, Handle: answer},
+		{Pattern: "GET /applications/{id}/keys/{key}", Auth: httpapi.Anonymous, Handle: answer},
+		{Pattern: "* /proxy/{rest...}", Auth: httpapi.Anonymous, Handle: answer},
 	})
 	f.Fuzz(func(t *testing.T, method, path string) {
 		r := httptest.NewRequest("GET", "/", nil)

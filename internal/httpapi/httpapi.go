@@ -26,66 +26,6 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/secret"
 )
 
-// Who says who may call a row. The zero value asks for a key.
-type Who int
-
-// The callers of rows.
-const (
-	AnyKey Who = iota // whoever presents a valid key
-	Open              // anybody; the handler gets the zero Caller
-)
-
-// Body says what a row reads. The zero value reads nothing.
-type Body int
-
-// The bodies of rows.
-const (
-	NoBody     Body = iota // whatever is sent is not read
-	JSON                   // application/json, bounded, read by Decode
-	MergePatch             // application/merge-patch+json, bounded, read by Decode
-	Raw                    // the handler reads r.Body itself, under its own bounds
-)
-
-// Readers says which web pages may read the responses of a row. The zero value
-// lets those of the setting cors_origins.
-type Readers int
-
-// The readers of rows.
-const (
-	ConfiguredPages Readers = iota
-	EveryPage               // public files that pages load with an integrity hash
-	NoPage                  // documents that browsers show
-)
-
-// Route is one row of the API.
-type Route struct {
-	// Pattern is a method and a path: "DELETE /tokens/{id}". The method "*" is
-	// any method. {name} is one segment, not empty, and is decoded once for
-	// r.PathValue. {name...} comes last and is everything that follows, as it
-	// was sent: "/proxy/{rest...}" has the rest "" for /proxy, "/a%2Fb/" for
-	// /proxy/a%2Fb/.
-	Pattern string
-	Who     Who
-	// Permission is what the service behind the row asks of the caller; in
-	// parentheses where that is no permission. It is written here for reviewers
-	// and for the test of all permissions.
-	Permission string
-	// FromCode rows may be called by code of tenants, in the name of the
-	// application that it acts for; see As. For such code the others do not exist.
-	FromCode bool
-	Body     Body
-	// Idempotent rows take the idempotency header; see IdempotencyKey.
-	Idempotent bool
-	Handle     func(w http.ResponseWriter, r *http.Request, c access.Caller) error
-
-	Readers Readers
-	// Operator rows are for health checks and metrics: they have no CORS
-	// headers, so that no web page reads them, and no rate limits.
-	Operator bool
-	// Problem gives the errors of this row another shape. Nil leaves it.
-	Problem func(api.Problem) any
-}
-
 // Options are what a Handler needs. The zero value works, and lets nobody in.
 type Options struct {
 	HeaderPrefix string // default SVC; letters, digits and dashes
@@ -106,6 +46,9 @@ type Options struct {
 	Limits *limit.Recorder // counts limits that were reached; default: none
 	// TrustedProxies are the peers whose X-Forwarded-For is believed.
 	TrustedProxies []netip.Prefix
+	// AdminSocket says that whoever reaches this handler is the operator. Only
+	// then may it have rows of the admin socket.
+	AdminSocket bool
 }
 
 // Handler serves a table of routes.
@@ -125,8 +68,9 @@ type Handler struct {
 }
 
 // New makes a handler of the rows and of the health checks. It panics when a
-// pattern is malformed or given twice, as both are mistakes in the program,
-// and when the prefix cannot stand in a header name.
+// pattern is malformed or given twice and when a row says of its callers what
+// cannot be meant, as these are mistakes in the program, and when the prefix
+// cannot stand in a header name.
 func New(o Options, routes []Route) *Handler {
 	if o.HeaderPrefix == "" {
 		o.HeaderPrefix = api.DefaultPrefix
@@ -161,6 +105,7 @@ func New(o Options, routes []Route) *Handler {
 	}
 	h.routes = append(h.healthRoutes(), routes...)
 	for i := range h.routes {
+		h.routes[i].check(o.AdminSocket)
 		h.root.add(&h.routes[i])
 	}
 	return h
@@ -174,8 +119,13 @@ func (h *Handler) Routes() []Route { return slices.Clone(h.routes) }
 func (h *Handler) Drain() { h.draining.Store(true) }
 
 // ServeHTTP answers one request.
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.serveAs(w, r, nil) }
+
+// serveAs answers one request; acting is whom code acts for, and nil for
+// requests that present their own key.
+func (h *Handler) serveAs(w http.ResponseWriter, r *http.Request, acting *access.Caller) {
 	x := h.begin(w, r)
+	x.acting = acting
 	defer x.end()
 	r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))
 	if err := h.serve(x, r); err != nil {
@@ -194,13 +144,13 @@ func (h *Handler) serve(x *exchange, r *http.Request) error {
 		return nil
 	}
 	m, noMatch := h.root.match(r)
-	if _, acting := r.Context().Value(actingKey{}).(access.Caller); acting && m.row != nil && !m.row.FromCode {
+	if x.acting != nil && m.row != nil && !m.row.FromCode {
 		return errNotForCode
 	}
 	if m.row != nil {
 		x.row, x.route = m.row, m.row.Pattern
 	}
-	if x.row == nil || !x.row.Operator {
+	if x.row == nil || !x.row.unlimited() {
 		if err := x.limitAddress(); err != nil {
 			return err
 		}
@@ -214,14 +164,11 @@ func (h *Handler) serve(x *exchange, r *http.Request) error {
 		x.allow = m.allow
 		return noMatch
 	}
-	var caller access.Caller
-	if x.row.Who != Open {
-		var err error
-		if caller, err = x.authenticate(r); err != nil {
-			return err
-		}
+	caller, err := x.callerOf(r)
+	if err != nil {
+		return err
 	}
-	if !x.row.Operator {
+	if !x.row.unlimited() {
 		if err := x.hold.Grow(caller.Tenant(), requestWeight); err != nil {
 			return err
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/date"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
+	"github.com/tokenkeep/tokenkeep/internal/response"
 )
 
 // ErrNoBody says that there is nothing in a body, for those who can do without one.
@@ -305,7 +306,7 @@ func WriteJSON(w http.ResponseWriter, status int, v any) error {
 	if err != nil {
 		return err
 	}
-	WriteEncoded(w, status, body)
+	writeEncoded(w, status, body)
 	return nil
 }
 
@@ -321,8 +322,30 @@ func Encode(v any) ([]byte, error) {
 	return body, nil
 }
 
-// WriteEncoded answers with what Encode wrote.
-func WriteEncoded(w http.ResponseWriter, status int, body []byte) {
+// Write answers with a response. A body without headers of its own is what
+// Encode wrote.
+func Write(w http.ResponseWriter, out *response.Response) error {
+	switch {
+	case out.Stream != nil:
+		return out.Stream(w)
+	case out.Replayed:
+		w.Header().Set(api.Header(prefixOf(w), api.IdempotentReplayed), "true")
+	}
+	if out.Location != "" {
+		w.Header().Set("Location", out.Location)
+	}
+	switch {
+	case out.Headers != nil:
+		writeForeign(w, out.Status, out.Headers, out.Body)
+	case out.Body == nil:
+		w.WriteHeader(out.Status)
+	default:
+		writeEncoded(w, out.Status, out.Body)
+	}
+	return nil
+}
+
+func writeEncoded(w http.ResponseWriter, status int, body []byte) {
 	w.Header().Set("Content-Type", api.MediaJSON)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)

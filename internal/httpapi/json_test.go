@@ -45,7 +45,7 @@ type Extra struct {
 
 // echoRow decodes a document and answers with it. Only a test may do so.
 func echoRow(pattern string, body httpapi.Body) httpapi.Route {
-	return httpapi.Route{Pattern: pattern, Who: httpapi.Open, Body: body, Handle: func(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
+	return httpapi.Route{Pattern: pattern, Auth: httpapi.Anonymous, Body: body, Handle: func(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
 		var d document
 		if err := httpapi.Decode(r, &d); err != nil {
 			return err
@@ -55,7 +55,7 @@ func echoRow(pattern string, body httpapi.Body) httpapi.Route {
 }
 
 func valueRow(pattern string) httpapi.Route {
-	return httpapi.Route{Pattern: pattern, Who: httpapi.Open, Body: httpapi.JSON, Handle: func(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
+	return httpapi.Route{Pattern: pattern, Auth: httpapi.Anonymous, Body: httpapi.JSON, Handle: func(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
 		var v jsontext.Value
 		if err := httpapi.Decode(r, &v); err != nil {
 			return err
@@ -66,7 +66,7 @@ func valueRow(pattern string) httpapi.Route {
 
 func jsonEdge(t *testing.T, o httpapi.Options) *edge {
 	return newEdge(t, o, echoRow("POST /documents", httpapi.JSON), echoRow("PATCH /documents", httpapi.MergePatch), valueRow("POST /values"),
-		httpapi.Route{Pattern: "POST /strings", Who: httpapi.Open, Body: httpapi.JSON, Handle: func(_ http.ResponseWriter, r *http.Request, _ access.Caller) error {
+		httpapi.Route{Pattern: "POST /strings", Auth: httpapi.Anonymous, Body: httpapi.JSON, Handle: func(_ http.ResponseWriter, r *http.Request, _ access.Caller) error {
 			var v []string
 			return httpapi.Decode(r, &v)
 		}})
@@ -225,7 +225,7 @@ func TestUnknownMembersAreIgnoredAndNamesAreComparedAsWritten(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got document
-			e := newEdge(t, httpapi.Options{}, httpapi.Route{Pattern: "POST /documents", Who: httpapi.Open, Body: httpapi.JSON,
+			e := newEdge(t, httpapi.Options{}, httpapi.Route{Pattern: "POST /documents", Auth: httpapi.Anonymous, Body: httpapi.JSON,
 				Handle: func(_ http.ResponseWriter, r *http.Request, _ access.Caller) error { return httpapi.Decode(r, &got) }})
 			w := e.do("POST", "/documents", strings.NewReader(tt.in), "Content-Type", "application/json")
 			if diff := cmp.Diff(tt.want, got); diff != "" || w.Code != 200 {
@@ -327,7 +327,7 @@ func TestOversizedBodiesAreRefusedWithoutReadingThem(t *testing.T) {
 
 func TestARowWithoutABodyReadsNone(t *testing.T) {
 	stream := &endless{}
-	e := newEdge(t, httpapi.Options{}, httpapi.Route{Pattern: "POST /sessions", Who: httpapi.Open, Handle: func(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
+	e := newEdge(t, httpapi.Options{}, httpapi.Route{Pattern: "POST /sessions", Auth: httpapi.Anonymous, Handle: func(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
 		b, err := io.ReadAll(r.Body)
 		if len(b) > 0 || err != nil {
 			t.Errorf("the handler read %d bytes, %v; want none", len(b), err)
@@ -354,7 +354,7 @@ func TestDecodeServesOnlyRowsWithABound(t *testing.T) {
 }
 
 func TestAnAnswerThatCannotBeEncodedIsOurFailure(t *testing.T) {
-	e := newEdge(t, httpapi.Options{}, httpapi.Route{Pattern: "GET /broken", Who: httpapi.Open, Handle: func(w http.ResponseWriter, _ *http.Request, _ access.Caller) error {
+	e := newEdge(t, httpapi.Options{}, httpapi.Route{Pattern: "GET /broken", Auth: httpapi.Anonymous, Handle: func(w http.ResponseWriter, _ *http.Request, _ access.Caller) error {
 		w.Header().Set("Location", "/elsewhere")
 		return httpapi.WriteJSON(w, 200, map[string]any{planted: "\xff"})
 	}})
@@ -370,7 +370,7 @@ func TestAnAnswerThatCannotBeEncodedIsOurFailure(t *testing.T) {
 // peekRow reads the body ahead and answers with what was sent and what is
 // decoded after that. Only a test may do so.
 func peekRow(pattern string, body httpapi.Body) httpapi.Route {
-	return httpapi.Route{Pattern: pattern, Who: httpapi.Open, Body: body, Handle: func(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
+	return httpapi.Route{Pattern: pattern, Auth: httpapi.Anonymous, Body: body, Handle: func(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
 		sent, err := httpapi.PeekBody(r)
 		if err != nil {
 			return err

@@ -32,21 +32,21 @@ func leakRows() []httpapi.Route {
 		return httpapi.Decode(r, &d)
 	}
 	var rows []httpapi.Route
-	for _, who := range []httpapi.Who{httpapi.AnyKey, httpapi.Open} {
+	for _, auth := range []httpapi.Auth{httpapi.APIKey, httpapi.Anonymous} {
 		for _, method := range []string{"GET", "POST", "PUT"} {
-			path := fmt.Sprintf("/%s%d/{id}", strings.ToLower(method), who)
+			path := fmt.Sprintf("/%s%d/{id}", strings.ToLower(method), auth)
 			rows = append(rows,
-				httpapi.Route{Pattern: method + " " + path, Who: who, Body: httpapi.JSON, Idempotent: true, Handle: decode},
-				httpapi.Route{Pattern: method + " " + path + "/patch", Who: who, Body: httpapi.MergePatch, Handle: decode},
-				httpapi.Route{Pattern: method + " " + path + "/fault", Who: who, Handle: failing(fault.New(fault.NotFound, "no such token"))},
-				httpapi.Route{Pattern: method + " " + path + "/broken", Who: who, Handle: failing(errors.New("read token: disk on fire"))},
-				httpapi.Route{Pattern: method + " " + path + "/panic", Who: who, Handle: func(_ http.ResponseWriter, r *http.Request, _ access.Caller) error {
+				httpapi.Route{Pattern: method + " " + path, Auth: auth, Body: httpapi.JSON, Idempotent: true, Handle: decode},
+				httpapi.Route{Pattern: method + " " + path + "/patch", Auth: auth, Body: httpapi.MergePatch, Handle: decode},
+				httpapi.Route{Pattern: method + " " + path + "/fault", Auth: auth, Handle: failing(fault.New(fault.NotFound, "no such token"))},
+				httpapi.Route{Pattern: method + " " + path + "/broken", Auth: auth, Handle: failing(errors.New("read token: disk on fire"))},
+				httpapi.Route{Pattern: method + " " + path + "/panic", Auth: auth, Handle: func(_ http.ResponseWriter, r *http.Request, _ access.Caller) error {
 					panic(r.URL.String() + r.PathValue("id"))
 				}},
 			)
 		}
 	}
-	return append(rows, httpapi.Route{Pattern: "* /proxy/{rest...}", Who: httpapi.Open, Body: httpapi.Raw, Handle: func(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
+	return append(rows, httpapi.Route{Pattern: "* /proxy/{rest...}", Auth: httpapi.Anonymous, Body: httpapi.Raw, Handle: func(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
 		_, err := io.Copy(io.Discard, r.Body)
 		return err
 	}})
@@ -129,9 +129,9 @@ func TestACardNumberSentAnywhereIsShownNowhere(t *testing.T) {
 
 	t.Run("the search would have found it", func(t *testing.T) {
 		e := newEdge(t, httpapi.Options{},
-			httpapi.Route{Pattern: "GET /fault", Who: httpapi.Open, Handle: failing(fault.New(fault.NotFound, planted))},
-			httpapi.Route{Pattern: "GET /broken", Who: httpapi.Open, Handle: failing(errors.New("read 4242 4242 4242 4242"))},
-			httpapi.Route{Pattern: "GET /" + planted, Who: httpapi.Open, Handle: answer})
+			httpapi.Route{Pattern: "GET /fault", Auth: httpapi.Anonymous, Handle: failing(fault.New(fault.NotFound, planted))},
+			httpapi.Route{Pattern: "GET /broken", Auth: httpapi.Anonymous, Handle: failing(errors.New("read 4242 4242 4242 4242"))},
+			httpapi.Route{Pattern: "GET /" + planted, Auth: httpapi.Anonymous, Handle: answer})
 		if w := e.do("GET", "/fault", nil); !isShown(w.Body.String()) {
 			t.Error("not found in an answer that shows it")
 		}

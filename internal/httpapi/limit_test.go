@@ -20,7 +20,7 @@ func TestRateLimitsRefuseAndRecover(t *testing.T) {
 	e := newEdge(t, httpapi.Options{
 		Now:        func() time.Time { return clock },
 		RateLimits: httpapi.RateLimits{PerKey: httpapi.Rate{PerSecond: 0.5, Burst: 2}, PerAddress: httpapi.Rate{PerSecond: 1, Burst: 4}},
-	}, httpapi.Route{Pattern: "GET /x", Handle: answer}, httpapi.Route{Pattern: "GET /open", Who: httpapi.Open, Handle: answer})
+	}, httpapi.Route{Pattern: "GET /x", Auth: httpapi.APIKey, Handle: answer}, httpapi.Route{Pattern: "GET /open", Auth: httpapi.Anonymous, Handle: answer})
 	type result struct {
 		Status               int
 		Retry, Policy, Quota string
@@ -79,7 +79,7 @@ func TestAddressesShareABucketByNetwork(t *testing.T) {
 			e := newEdge(t, httpapi.Options{
 				Now:        func() time.Time { return time.Unix(1, 0) },
 				RateLimits: httpapi.RateLimits{PerAddress: httpapi.Rate{PerSecond: 0.1}},
-			}, httpapi.Route{Pattern: "GET /x", Who: httpapi.Open, Handle: answer})
+			}, httpapi.Route{Pattern: "GET /x", Auth: httpapi.Anonymous, Handle: answer})
 			var codes []int
 			for _, addr := range []string{tt.first, tt.second} {
 				r, w := httptest.NewRequest("GET", "/x", nil), httptest.NewRecorder()
@@ -103,7 +103,7 @@ func TestManyAddressesDoNotFillTheMemory(t *testing.T) {
 	h := httpapi.New(httpapi.Options{
 		Now:        func() time.Time { return time.Unix(1, 0) },
 		RateLimits: httpapi.RateLimits{PerAddress: httpapi.Rate{PerSecond: 0.1, Burst: 1}},
-	}, []httpapi.Route{{Pattern: "GET /x", Who: httpapi.Open, Handle: failing(nil)}})
+	}, []httpapi.Route{{Pattern: "GET /x", Auth: httpapi.Anonymous, Handle: failing(nil)}})
 	call := func(i int) int {
 		r, w := httptest.NewRequest("GET", "/x", nil), httptest.NewRecorder()
 		addr := netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
@@ -151,7 +151,7 @@ func TestTheClientAddressIsBelievedFromTrustedProxiesAlone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var seen netip.Addr
-			e := newEdge(t, httpapi.Options{TrustedProxies: trusted}, httpapi.Route{Pattern: "GET /x", Who: httpapi.Open, Handle: func(_ http.ResponseWriter, r *http.Request, _ access.Caller) error {
+			e := newEdge(t, httpapi.Options{TrustedProxies: trusted}, httpapi.Route{Pattern: "GET /x", Auth: httpapi.Anonymous, Handle: func(_ http.ResponseWriter, r *http.Request, _ access.Caller) error {
 				seen = httpapi.ClientAddr(r.Context())
 				return nil
 			}})

@@ -45,8 +45,8 @@ func newBodies(t *testing.T, size int64) *bodies {
 		Authenticate: func(_ context.Context, key secret.Text) (access.Caller, error) {
 			return accesstest.Caller(t, key.Reveal(), "app"), nil // the key is the name of the tenant
 		},
-	}, httpapi.Route{Pattern: "POST /read", Body: httpapi.JSON, Handle: read},
-		httpapi.Route{Pattern: "POST /keep", Body: httpapi.JSON, Handle: func(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+	}, httpapi.Route{Pattern: "POST /read", Auth: httpapi.APIKey, Body: httpapi.JSON, Handle: read},
+		httpapi.Route{Pattern: "POST /keep", Auth: httpapi.APIKey, Body: httpapi.JSON, Handle: func(w http.ResponseWriter, r *http.Request, c access.Caller) error {
 			if err := read(w, r, c); err != nil {
 				return err
 			}

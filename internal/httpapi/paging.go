@@ -73,12 +73,12 @@ func PageOf(q url.Values) (Page, error) {
 	return p, bad.Err()
 }
 
-// WritePage answers with one page of a list that has total items.
-func WritePage[T any](w http.ResponseWriter, p Page, total int64, items []T) error {
+// ListOf is one page of a list that has total items, as it is written.
+func ListOf[T any](p Page, total int64, items []T) api.List[T] {
 	if items == nil {
 		items = []T{}
 	}
-	return WriteJSON(w, http.StatusOK, api.List[T]{
+	return api.List[T]{
 		Pagination: api.Pagination{
 			TotalItems: total,
 			PageNumber: p.Number,
@@ -86,5 +86,5 @@ func WritePage[T any](w http.ResponseWriter, p Page, total int64, items []T) err
 			TotalPages: (total + int64(p.Size) - 1) / int64(p.Size),
 		},
 		Data: items,
-	})
+	}
 }

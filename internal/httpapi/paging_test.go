@@ -59,9 +59,9 @@ func TestPagesAreParsedAndWritten(t *testing.T) {
 		"past the end": {httpapi.Page{Number: 9, Size: 2}, 2, nil, `{"pagination":{"total_items":2,"page_number":9,"page_size":2,"total_pages":1},"data":[]}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := httptest.NewRecorder()
-			if err := httpapi.WritePage(w, tt.page, tt.total, tt.items); err != nil || w.Body.String() != tt.want {
-				t.Errorf("WritePage = %s, %v; want %s", w.Body, err, tt.want)
+			got, err := httpapi.Encode(httpapi.ListOf(tt.page, tt.total, tt.items))
+			if err != nil || string(got) != tt.want {
+				t.Errorf("ListOf = %s, %v; want %s", got, err, tt.want)
 			}
 		})
 	}

@@ -46,7 +46,7 @@ func TestEveryKindOfFaultHasItsStatus(t *testing.T) {
 		"no known kind":   {fault.New(fault.Kind(99), "secret words"), api.Problem{Title: "Internal Server Error", Status: 500, Detail: "something went wrong on our side; trace id t-1"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := newEdge(t, httpapi.Options{}, httpapi.Route{Pattern: "GET /x", Who: httpapi.Open, Handle: failing(tt.err)})
+			e := newEdge(t, httpapi.Options{}, httpapi.Route{Pattern: "GET /x", Auth: httpapi.Anonymous, Handle: failing(tt.err)})
 			w := e.do("GET", "/x", nil, "SVC-TRACE-ID", "t-1")
 			if diff := cmp.Diff(tt.want, problem(t, w)); diff != "" {
 				t.Errorf("problem (-want +got)\n%s", diff)
@@ -62,7 +62,7 @@ func TestEveryKindOfFaultHasItsStatus(t *testing.T) {
 }
 
 func TestARowMayShapeItsErrors(t *testing.T) {
-	row := httpapi.Route{Pattern: "* /proxy/{rest...}", Handle: answer, Problem: func(p api.Problem) any { return map[string]any{"proxy_error": p} }}
+	row := httpapi.Route{Pattern: "* /proxy/{rest...}", Auth: httpapi.APIKey, Handle: answer, Problem: func(p api.Problem) any { return map[string]any{"proxy_error": p} }}
 	e := newEdge(t, httpapi.Options{}, row)
 	w := e.do("GET", "/proxy/a", nil)
 	want := `{"proxy_error":{"title":"Unauthorized","status":401,"detail":"an API key is required"}}`
@@ -79,9 +79,9 @@ func TestARowMayShapeItsErrors(t *testing.T) {
 func TestOneRecordPerRequest(t *testing.T) {
 	clock := time.Unix(1_700_000_000, 0)
 	e := newEdge(t, httpapi.Options{Now: func() time.Time { clock = clock.Add(time.Second); return clock }},
-		httpapi.Route{Pattern: "GET /tokens/{id}", Handle: answer},
-		httpapi.Route{Pattern: "DELETE /tokens/{id}", Handle: failing(fault.New(fault.Conflict, "no"))},
-		httpapi.Route{Pattern: "PUT /tokens/{id}", Handle: failing(errors.New("read token: disk on fire"))},
+		httpapi.Route{Pattern: "GET /tokens/{id}", Auth: httpapi.APIKey, Handle: answer},
+		httpapi.Route{Pattern: "DELETE /tokens/{id}", Auth: httpapi.APIKey, Handle: failing(fault.New(fault.Conflict, "no"))},
+		httpapi.Route{Pattern: "PUT /tokens/{id}", Auth: httpapi.APIKey, Handle: failing(errors.New("read token: disk on fire"))},
 	)
 	for name, tt := range map[string]struct {
 		method, target string
@@ -139,7 +139,7 @@ func TestAPanicBecomesAnAlarmAndAProblem(t *testing.T) {
 		"with our numbers":      {func() { i := 4242424242424242; _ = []int{1}[i] }, "withheld: the error's text holds a card number"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := newEdge(t, httpapi.Options{}, httpapi.Route{Pattern: "GET /boom", Who: httpapi.Open, Handle: func(w http.ResponseWriter, _ *http.Request, _ access.Caller) error {
+			e := newEdge(t, httpapi.Options{}, httpapi.Route{Pattern: "GET /boom", Auth: httpapi.Anonymous, Handle: func(w http.ResponseWriter, _ *http.Request, _ access.Caller) error {
 				w.Header().Set("ETag", "x")
 				if tt.boom == nil {
 					w.WriteHeader(42)
@@ -182,7 +182,7 @@ func TestAnAnswerThatBrokeOffIsNotMadeWhole(t *testing.T) {
 		"the abort itself": {func() error { panic(http.ErrAbortHandler) }, "INFO"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := newEdge(t, httpapi.Options{}, httpapi.Route{Pattern: "GET /half", Who: httpapi.Open, Handle: func(w http.ResponseWriter, _ *http.Request, _ access.Caller) error {
+			e := newEdge(t, httpapi.Options{}, httpapi.Route{Pattern: "GET /half", Auth: httpapi.Anonymous, Handle: func(w http.ResponseWriter, _ *http.Request, _ access.Caller) error {
 				_, _ = w.Write([]byte("half"))
 				return tt.after()
 			}})
@@ -201,7 +201,7 @@ func TestAnAnswerThatBrokeOffIsNotMadeWhole(t *testing.T) {
 
 func TestAClientThatWentAwayIsNotOurFailure(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
-	e := newEdge(t, httpapi.Options{}, httpapi.Route{Pattern: "GET /x", Who: httpapi.Open, Handle: func(_ http.ResponseWriter, r *http.Request, _ access.Caller) error {
+	e := newEdge(t, httpapi.Options{}, httpapi.Route{Pattern: "GET /x", Auth: httpapi.Anonymous, Handle: func(_ http.ResponseWriter, r *http.Request, _ access.Caller) error {
 		cancel()
 		return fmt.Errorf("read token: %w", r.Context().Err())
 	}})
@@ -212,14 +212,14 @@ func TestAClientThatWentAwayIsNotOurFailure(t *testing.T) {
 	}
 	problem(t, w)
 
-	e = newEdge(t, httpapi.Options{}, httpapi.Route{Pattern: "GET /x", Who: httpapi.Open, Handle: failing(context.Canceled)})
+	e = newEdge(t, httpapi.Options{}, httpapi.Route{Pattern: "GET /x", Auth: httpapi.Anonymous, Handle: failing(context.Canceled)})
 	if w := e.do("GET", "/x", nil); w.Code != 500 {
 		t.Errorf("a cancellation of our own = %d, want 500", w.Code)
 	}
 }
 
 func TestAnEmptyAnswerIsStillComplete(t *testing.T) {
-	e := newEdge(t, httpapi.Options{}, httpapi.Route{Pattern: "POST /x", Who: httpapi.Open, Handle: failing(nil)})
+	e := newEdge(t, httpapi.Options{}, httpapi.Route{Pattern: "POST /x", Auth: httpapi.Anonymous, Handle: failing(nil)})
 	if w := e.do("POST", "/x", nil); w.Code != 200 || w.Body.Len() != 0 || w.Header().Get("SVC-TRACE-ID") == "" {
 		t.Errorf("POST /x = %d %q %v, want an empty 200 with a trace id", w.Code, w.Body, w.Header())
 	}

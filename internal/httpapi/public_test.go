@@ -49,7 +49,7 @@ func newPublicEdge(t *testing.T, l httpapi.RateLimits) *publicEdge {
 			}
 			return access.Caller{}, fault.New(fault.Unauthenticated, "the API key is not known")
 		},
-	}, httpapi.Route{Pattern: "GET /tokens/{n}", Handle: func(w http.ResponseWriter, r *http.Request, c access.Caller) error {
+	}, httpapi.Route{Pattern: "GET /tokens/{n}", Auth: httpapi.APIKey, Handle: func(w http.ResponseWriter, r *http.Request, c access.Caller) error {
 		n, err := strconv.Atoi(r.PathValue("n"))
 		if err != nil {
 			return err

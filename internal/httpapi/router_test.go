@@ -13,7 +13,7 @@ import (
 
 // showRoute answers with the row and the path values it was reached with.
 func showRoute(pattern string, names ...string) httpapi.Route {
-	return httpapi.Route{Pattern: pattern, Who: httpapi.Open, Body: httpapi.Raw, Handle: func(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
+	return httpapi.Route{Pattern: pattern, Auth: httpapi.Anonymous, Body: httpapi.Raw, Handle: func(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
 		w.Header().Set("X-Row", pattern)
 		for _, n := range names {
 			w.Header().Add("X-Value", url.QueryEscape(r.PathValue(n)))
@@ -148,15 +148,21 @@ func TestAPathThatNoParserMadeIsRefusedAndNotFollowed(t *testing.T) {
 
 func TestATableWithAMistakeIsNotServed(t *testing.T) {
 	for name, rows := range map[string][]httpapi.Route{
-		"no method":              {{Pattern: "/tokens", Handle: answer}},
-		"no path":                {{Pattern: "GET", Handle: answer}},
-		"no handler":             {{Pattern: "GET /tokens"}},
-		"the same twice":         {{Pattern: "GET /a/{id}", Handle: answer}, {Pattern: "GET /a/{other}", Handle: answer}},
-		"a brace left open":      {{Pattern: "GET /a/{id", Handle: answer}},
-		"a value without a name": {{Pattern: "GET /a/{}", Handle: answer}},
-		"a rest in the middle":   {{Pattern: "GET /a/{rest...}/b", Handle: answer}},
-		"an empty segment":       {{Pattern: "GET /a//b", Handle: answer}},
-		"a health check twice":   {{Pattern: "GET /healthz", Handle: answer}},
+		"no method":              {{Pattern: "/tokens", Auth: httpapi.APIKey, Handle: answer}},
+		"no path":                {{Pattern: "GET", Auth: httpapi.APIKey, Handle: answer}},
+		"no handler":             {{Pattern: "GET /tokens", Auth: httpapi.APIKey}},
+		"the same twice":         {{Pattern: "GET /a/{id}", Auth: httpapi.APIKey, Handle: answer}, {Pattern: "GET /a/{other}", Auth: httpapi.APIKey, Handle: answer}},
+		"a brace left open":      {{Pattern: "GET /a/{id", Auth: httpapi.APIKey, Handle: answer}},
+		"a value without a name": {{Pattern: "GET /a/{}", Auth: httpapi.APIKey, Handle: answer}},
+		"a rest in the middle":   {{Pattern: "GET /a/{rest...}/b", Auth: httpapi.APIKey, Handle: answer}},
+		"an empty segment":       {{Pattern: "GET /a//b", Auth: httpapi.APIKey, Handle: answer}},
+		"no word on callers":     {{Pattern: "GET /a", Handle: answer}},
+		"callers of no kind":     {{Pattern: "GET /a", Auth: 99, Handle: answer}},
+		"a row of the socket":    {{Pattern: "GET /a", Auth: httpapi.AdminSocket, Handle: answer}},
+		"no such permission":     {{Pattern: "GET /a", Auth: httpapi.APIKey, Permission: 99, Handle: answer}},
+		"a permission and a key": {{Pattern: "GET /a", Auth: httpapi.PublicKey, Permission: access.TokenRead, Handle: answer}},
+		"a key that code lacks":  {{Pattern: "GET /a", Auth: httpapi.PrivateKey, FromCode: true, Handle: answer}},
+		"a health check twice":   {{Pattern: "GET /healthz", Auth: httpapi.APIKey, Handle: answer}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {

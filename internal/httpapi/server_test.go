@@ -139,8 +139,8 @@ func TestTheServerSaysInItsOwnWordsWhatWentWrong(t *testing.T) {
 
 func TestAPanicOverTheWire(t *testing.T) {
 	e := newEdge(t, httpapi.Options{},
-		httpapi.Route{Pattern: "GET /boom", Who: httpapi.Open, Handle: func(http.ResponseWriter, *http.Request, access.Caller) error { panic(planted) }},
-		httpapi.Route{Pattern: "GET /half", Who: httpapi.Open, Handle: func(w http.ResponseWriter, _ *http.Request, _ access.Caller) error {
+		httpapi.Route{Pattern: "GET /boom", Auth: httpapi.Anonymous, Handle: func(http.ResponseWriter, *http.Request, access.Caller) error { panic(planted) }},
+		httpapi.Route{Pattern: "GET /half", Auth: httpapi.Anonymous, Handle: func(w http.ResponseWriter, _ *http.Request, _ access.Caller) error {
 			w.Header().Set("Content-Length", "100")
 			_, _ = w.Write([]byte("half"))
 			_ = http.NewResponseController(w).Flush()
@@ -159,7 +159,7 @@ func TestAPanicOverTheWire(t *testing.T) {
 
 func TestAnAnswerStreamsAsItIsFlushed(t *testing.T) {
 	read := make(chan struct{})
-	e := newEdge(t, httpapi.Options{}, httpapi.Route{Pattern: "GET /events", Who: httpapi.Open, Handle: func(w http.ResponseWriter, _ *http.Request, _ access.Caller) error {
+	e := newEdge(t, httpapi.Options{}, httpapi.Route{Pattern: "GET /events", Auth: httpapi.Anonymous, Handle: func(w http.ResponseWriter, _ *http.Request, _ access.Caller) error {
 		c := http.NewResponseController(w)
 		if err := c.SetWriteDeadline(time.Time{}); err != nil {
 			t.Errorf("the deadline cannot be set: %v", err)

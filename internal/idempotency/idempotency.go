@@ -29,6 +29,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/base58"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
+	"github.com/tokenkeep/tokenkeep/internal/response"
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
 
@@ -56,25 +57,11 @@ var (
 	ErrAnswered = fault.New(fault.Conflict, "another request with this idempotency key was faster: try again").RetryAfter(time.Second)
 )
 
-// Answer is what a request was answered with.
-type Answer struct {
-	Status   int    `json:"status"`
-	Location string `json:"location,omitempty"`
-	// Headers are those of an answer that is not the service's own JSON.
-	Headers map[string]string `json:"headers,omitempty"`
-	Body    []byte            `json:"body,omitempty"`
-
-	// Tokens are those that the answer is about, with how much it shows of each.
-	Tokens []access.Shown `json:"tokens,omitempty"`
-	// Entity is what the answer is about when that is not a token.
-	Entity access.Entity `json:"-"`
-}
-
 // record is what is stored, sealed. A record of the release before this one has
 // neither tokens nor an entity: a replay of it takes the permission of its row
 // and no more, for the day that it lives.
 type record struct {
-	Answer
+	response.Response
 	EntityType string `json:"entity_type,omitempty"`
 	EntityID   string `json:"entity_id,omitempty"`
 	// BodyDigest binds the key to the body of the first request, where
@@ -150,7 +137,7 @@ type Attempt struct {
 // request with the same key that is being processed is a conflict: on this node
 // at once; between nodes when the second one commits, and then nothing of it
 // remains.
-func (s *Service) Begin(ctx context.Context, c access.Caller, r Request) (*Answer, *Attempt, error) {
+func (s *Service) Begin(ctx context.Context, c access.Caller, r Request) (*response.Response, *Attempt, error) {
 	keys, err := s.ring.For(ctx, c.Tenant())
 	if errors.Is(err, keyring.ErrNoKeys) || errors.Is(err, store.ErrNoTenant) {
 		return nil, nil, errNoTenant
@@ -247,7 +234,7 @@ func (s *Service) leave(r request) {
 // caller then gets; nil when there is none. It is the one way to a stored
 // answer: it decides whether the caller may have it, and the log entries of the
 // replay have committed when it returns.
-func (a *Attempt) Find(ctx context.Context) (*Answer, error) {
+func (a *Attempt) Find(ctx context.Context) (*response.Response, error) {
 	r, err := a.stored(ctx)
 	if err != nil || r == nil {
 		return nil, err
@@ -262,10 +249,10 @@ func (a *Attempt) Find(ctx context.Context) (*Answer, error) {
 			return nil, errReused
 		}
 	}
-	if err := a.replay(ctx, r.Answer); err != nil {
+	if err := a.replay(ctx, r.Response); err != nil {
 		return nil, err
 	}
-	return &r.Answer, nil
+	return &r.Response, nil
 }
 
 // stored returns the record under the key; nil when there is none.
@@ -308,7 +295,7 @@ func (a *Attempt) stored(ctx context.Context) (*record, error) {
 // replay decides whether the caller may have a stored answer now, and logs that
 // it gets it: for each token that the answer is about and that still exists,
 // and otherwise for the entity that it is about.
-func (a *Attempt) replay(ctx context.Context, answer Answer) error {
+func (a *Attempt) replay(ctx context.Context, answer response.Response) error {
 	if err := a.require(a.caller); err != nil {
 		return err
 	}
@@ -392,7 +379,10 @@ func encode(r record) ([]byte, error) {
 // data key, or under epoch where the answer must not outlive that key. It fails
 // with ErrAnswered, or the store reports ErrExists or ErrConflict, when another
 // request was first.
-func (a *Attempt) Keep(ctx context.Context, tx store.Tx, answer Answer, epoch *keyring.EpochKey) error {
+func (a *Attempt) Keep(ctx context.Context, tx store.Tx, answer response.Response, epoch *keyring.EpochKey) error {
+	if answer.Stream != nil {
+		return errors.New("idempotency: a response that is written as it comes cannot be stored")
+	}
 	b, err := encode(record{answer, answer.Entity.Type, answer.Entity.ID, a.bodyDigest})
 	if err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/idempotency"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
+	"github.com/tokenkeep/tokenkeep/internal/response"
 	"github.com/tokenkeep/tokenkeep/internal/store"
 	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
@@ -37,7 +38,7 @@ func conflict(t *testing.T, call string, err error, words string) {
 func TestAnAnswerIsGivenOutAgainAsItWas(t *testing.T) {
 	storetest.Long(t)
 	onBoth(t, func(t *testing.T, w *world) {
-		for i, answer := range []idempotency.Answer{
+		for i, answer := range []response.Response{
 			{Status: 200},
 			{Status: 204, Location: "/x"},
 			// An answer that code gave by itself.
@@ -58,7 +59,7 @@ func TestAnAnswerIsGivenOutAgainAsItWas(t *testing.T) {
 
 func TestAKeyIsOneCallersForOneMethodAndPath(t *testing.T) {
 	onBoth(t, func(t *testing.T, w *world) {
-		w.mustKeep(w.node, "key", idempotency.Answer{Status: 200})
+		w.mustKeep(w.node, "key", response.Response{Status: 200})
 		session := func(application, id string) access.Caller {
 			return accesstest.Session(t, w.tenant, application, id, nil, access.TokenCreate)
 		}
@@ -118,11 +119,11 @@ func TestOneNodeProcessesAKeyOnceAtATime(t *testing.T) {
 		if n := len(w.parcels()); n != 0 {
 			t.Errorf("a failed request left %d rows", n)
 		}
-		w.mustKeep(w.node, "key", idempotency.Answer{Status: 200})
+		w.mustKeep(w.node, "key", response.Response{Status: 200})
 
 		// An answer is there before its request has left: whoever comes then gets it.
 		a = w.begin(w.node, "early")
-		if err := w.keep(t.Context(), a, w.tenant, idempotency.Answer{Status: 201}, nil); err != nil {
+		if err := w.keep(t.Context(), a, w.tenant, response.Response{Status: 201}, nil); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := w.find(w.node, "early"); err != nil || got == nil || got.Status != 201 {
@@ -137,11 +138,11 @@ func TestOfTwoNodesOneHasTheEffect(t *testing.T) {
 		other := w.newNode()
 		// Both have begun when the first commits.
 		a, b := w.begin(w.node, "key"), w.begin(other, "key")
-		if err := w.keep(t.Context(), a, w.tenant, idempotency.Answer{Status: 201}, nil); err != nil {
+		if err := w.keep(t.Context(), a, w.tenant, response.Response{Status: 201}, nil); err != nil {
 			t.Fatal(err)
 		}
 		for range 2 {
-			err := other.keep(t.Context(), b, w.tenant, idempotency.Answer{Status: 202}, nil)
+			err := other.keep(t.Context(), b, w.tenant, response.Response{Status: 202}, nil)
 			if !errors.Is(err, idempotency.ErrAnswered) && !errors.Is(err, store.ErrExists) {
 				t.Errorf("Keep of the second = %v, want that another was first", err)
 			}
@@ -220,7 +221,7 @@ func TestAMarkHoldsItsKey(t *testing.T) {
 		}
 		_, err := w.find(other, "key")
 		conflict(t, "Begin on another node", err, inFlight)
-		if err := w.keep(t.Context(), a, w.tenant, idempotency.Answer{Status: 201}, nil); err != nil {
+		if err := w.keep(t.Context(), a, w.tenant, response.Response{Status: 201}, nil); err != nil {
 			t.Fatalf("Keep = %v", err)
 		}
 		w.release(a)
@@ -269,14 +270,14 @@ func TestAMarkOfADeadServerFreesItsKeyAfterAMinute(t *testing.T) {
 						}
 					}
 					if next != "fails" {
-						if err := other.keep(t.Context(), b, w.tenant, idempotency.Answer{Status: 201}, nil); err != nil {
+						if err := other.keep(t.Context(), b, w.tenant, response.Response{Status: 201}, nil); err != nil {
 							t.Fatalf("Keep = %v", err)
 						}
 					}
 					w.release(b)
 				}
 				before := w.parcels()
-				if err := w.keep(t.Context(), late, w.tenant, idempotency.Answer{Status: 500}, nil); !errors.Is(err, idempotency.ErrAnswered) {
+				if err := w.keep(t.Context(), late, w.tenant, response.Response{Status: 500}, nil); !errors.Is(err, idempotency.ErrAnswered) {
 					t.Errorf("Keep of the one that came back = %v, want %v", err, idempotency.ErrAnswered)
 				}
 				w.release(late)
@@ -303,7 +304,7 @@ func TestAMarkIsTakenOverByOne(t *testing.T) {
 		if err := c.Hold(t.Context()); !errors.Is(err, fault.Conflict) {
 			t.Errorf("Hold of a third = %v, want a conflict", err)
 		}
-		if err := w.keep(t.Context(), c, w.tenant, idempotency.Answer{Status: 202}, nil); !errors.Is(err, idempotency.ErrAnswered) {
+		if err := w.keep(t.Context(), c, w.tenant, response.Response{Status: 202}, nil); !errors.Is(err, idempotency.ErrAnswered) {
 			t.Errorf("Keep of a third = %v, want %v", err, idempotency.ErrAnswered)
 		}
 		_, err := c.Find(t.Context())
@@ -322,10 +323,10 @@ func TestAMarkIsTakenOverByOne(t *testing.T) {
 		}
 		w.clock.Advance(idempotency.MarkLifetime)
 		b = w.begin(w.newNode(), "second")
-		if err := w.keep(t.Context(), slow, w.tenant, idempotency.Answer{Status: 201}, nil); err != nil {
+		if err := w.keep(t.Context(), slow, w.tenant, response.Response{Status: 201}, nil); err != nil {
 			t.Fatalf("Keep of the owner = %v", err)
 		}
-		if err := w.keep(t.Context(), b, w.tenant, idempotency.Answer{Status: 202}, nil); !errors.Is(err, idempotency.ErrAnswered) {
+		if err := w.keep(t.Context(), b, w.tenant, response.Response{Status: 202}, nil); !errors.Is(err, idempotency.ErrAnswered) {
 			t.Errorf("Keep of the other = %v, want %v", err, idempotency.ErrAnswered)
 		}
 		if got, err := b.Find(t.Context()); err != nil || got == nil || got.Status != 201 {
@@ -337,7 +338,7 @@ func TestAMarkIsTakenOverByOne(t *testing.T) {
 func TestAnswersAreGivenOutForADay(t *testing.T) {
 	onBoth(t, func(t *testing.T, w *world) {
 		for i := range 3 {
-			w.mustKeep(w.node, fmt.Sprint("key ", i), idempotency.Answer{Status: 201})
+			w.mustKeep(w.node, fmt.Sprint("key ", i), response.Response{Status: 201})
 		}
 		w.clock.Advance(idempotency.Lifetime - time.Microsecond)
 		if got, err := w.find(w.node, "key 0"); got == nil || err != nil {
@@ -347,13 +348,13 @@ func TestAnswersAreGivenOutForADay(t *testing.T) {
 			t.Errorf("SweepParcels = %d, %v; want none", n, err)
 		}
 		w.clock.Advance(time.Microsecond)
-		w.mustKeep(w.node, "key 0", idempotency.Answer{Status: 202}) // in place of the old one
+		w.mustKeep(w.node, "key 0", response.Response{Status: 202}) // in place of the old one
 		// One that was swept between begin and commit.
 		a := w.begin(w.node, "key 1")
 		if n, err := store.SweepParcels(t.Context(), w.store, store.At(w.clock.Now())); n != 2 || err != nil {
 			t.Errorf("SweepParcels = %d, %v; want 2", n, err)
 		}
-		if err := w.keep(t.Context(), a, w.tenant, idempotency.Answer{Status: 203}, nil); err != nil {
+		if err := w.keep(t.Context(), a, w.tenant, response.Response{Status: 203}, nil); err != nil {
 			t.Errorf("Keep = %v", err)
 		}
 		w.release(a)
@@ -372,8 +373,8 @@ func TestAnswersAreGivenOutForADay(t *testing.T) {
 func TestAnswersAreSealedAndBoundToTheirKey(t *testing.T) {
 	onBoth(t, func(t *testing.T, w *world) {
 		const planted, key = "Planted-Answer-4Q", "Planted-Key-7Z"
-		w.mustKeep(w.node, key, idempotency.Answer{Status: 201, Location: "/" + planted, Body: []byte(`"` + planted + `"`)})
-		w.mustKeep(w.node, "other", idempotency.Answer{Status: 200})
+		w.mustKeep(w.node, key, response.Response{Status: 201, Location: "/" + planted, Body: []byte(`"` + planted + `"`)})
+		w.mustKeep(w.node, "other", response.Response{Status: 200})
 		rows := w.parcels()
 		for _, p := range rows {
 			text := fmt.Sprintf("%s %s %s %s %q", p.Kind, p.ID, p.Group, p.Owner, p.Contents)
@@ -440,7 +441,7 @@ func TestAnAnswerGoesWithItsEpochKey(t *testing.T) {
 			t.Fatal(err)
 		}
 		a := w.begin(w.node, "key")
-		if err := w.keep(t.Context(), a, w.tenant, idempotency.Answer{Status: 201}, epoch); err != nil {
+		if err := w.keep(t.Context(), a, w.tenant, response.Response{Status: 201}, epoch); err != nil {
 			t.Fatal(err)
 		}
 		w.release(a)
@@ -471,7 +472,7 @@ func TestAnAnswerGoesWithItsEpochKey(t *testing.T) {
 		// Of a result that comes too late for its key it is kept that there was
 		// one: what made it has run, and must not run again.
 		a = w.begin(w.node, "late")
-		if err := w.keep(t.Context(), a, w.tenant, idempotency.Answer{Status: 201, Body: []byte("late")}, epoch); err != nil {
+		if err := w.keep(t.Context(), a, w.tenant, response.Response{Status: 201, Body: []byte("late")}, epoch); err != nil {
 			t.Errorf("Keep = %v", err)
 		}
 		w.release(a)
@@ -481,7 +482,7 @@ func TestAnAnswerGoesWithItsEpochKey(t *testing.T) {
 		}
 		// A day after it was made, the key is free.
 		w.clock.Advance(idempotency.Lifetime - keyring.Retention)
-		w.mustKeep(w.node, "key", idempotency.Answer{Status: 202})
+		w.mustKeep(w.node, "key", response.Response{Status: 202})
 	})
 }
 
@@ -491,10 +492,10 @@ func TestAnswersAreSealedAnewWhenTheKeyRotates(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.mustKeep(w.node, "key", idempotency.Answer{Status: 201, Body: []byte(`"x"`)})
-		w.mustKeep(w.node, "stale", idempotency.Answer{Status: 201})
+		w.mustKeep(w.node, "key", response.Response{Status: 201, Body: []byte(`"x"`)})
+		w.mustKeep(w.node, "stale", response.Response{Status: 201})
 		short := w.begin(w.node, "short")
-		if err := w.keep(t.Context(), short, w.tenant, idempotency.Answer{Status: 203}, epoch); err != nil {
+		if err := w.keep(t.Context(), short, w.tenant, response.Response{Status: 203}, epoch); err != nil {
 			t.Fatal(err)
 		}
 		w.release(short)
@@ -532,7 +533,7 @@ func TestAnswersAreSealedAnewWhenTheKeyRotates(t *testing.T) {
 		if err := w.ring.RotateTenant(t.Context(), w.tenant, nil); err != nil {
 			t.Fatal(err)
 		}
-		err = w.keep(t.Context(), a, w.tenant, idempotency.Answer{Status: 204}, nil)
+		err = w.keep(t.Context(), a, w.tenant, response.Response{Status: 204}, nil)
 		if err != nil && (!errors.Is(err, fault.Conflict) || fault.Of(err).Wait() == 0) {
 			t.Errorf("Keep = %v, want nil or a conflict to be retried", err)
 		}
@@ -542,11 +543,11 @@ func TestAnswersAreSealedAnewWhenTheKeyRotates(t *testing.T) {
 
 func TestAStoreThatFailsIsNeitherAnAnswerNorNone(t *testing.T) {
 	onBoth(t, func(t *testing.T, w *world) {
-		w.mustKeep(w.node, "stale", idempotency.Answer{Status: 200})
+		w.mustKeep(w.node, "stale", response.Response{Status: 200})
 		w.clock.Advance(idempotency.Lifetime)
 		hold := func(a *idempotency.Attempt) error { return a.Hold(t.Context()) }
 		keep := func(a *idempotency.Attempt) error {
-			return w.keep(t.Context(), a, w.tenant, idempotency.Answer{Status: 200}, nil)
+			return w.keep(t.Context(), a, w.tenant, response.Response{Status: 200}, nil)
 		}
 		release := func(a *idempotency.Attempt) error { return a.Release(t.Context()) }
 		find := func(a *idempotency.Attempt) error { _, err := a.Find(t.Context()); return err }
@@ -604,7 +605,7 @@ func TestAStoreThatFailsIsNeitherAnAnswerNorNone(t *testing.T) {
 func TestWhatIsOverIsSweptOnceWhoeverSweeps(t *testing.T) {
 	onBoth(t, func(t *testing.T, w *world) {
 		const many = 250 // more than one transaction removes
-		w.mustKeep(w.node, "key", idempotency.Answer{Status: 200})
+		w.mustKeep(w.node, "key", response.Response{Status: 200})
 		w.change(func(tx store.Tx) (err error) {
 			for i := range many {
 				err = errors.Join(err, tx.InsertParcel(t.Context(), store.Parcel{

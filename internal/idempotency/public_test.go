@@ -11,6 +11,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/access/accesstest"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/idempotency"
+	"github.com/tokenkeep/tokenkeep/internal/response"
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
 
@@ -43,7 +44,7 @@ func (w *world) outcome(c access.Caller, r idempotency.Request) string {
 		return "ignored"
 	}
 	body := append([]byte(c.Origin().Address+" "), r.Body...)
-	if err := w.keep(w.t.Context(), a, w.tenant, idempotency.Answer{Status: 201, Body: body}, nil); err != nil {
+	if err := w.keep(w.t.Context(), a, w.tenant, response.Response{Status: 201, Body: body}, nil); err != nil {
 		w.t.Fatalf("Keep = %v", err)
 	}
 	w.release(a)
@@ -216,7 +217,7 @@ func (w *world) stored(c access.Caller, r idempotency.Request, record string) {
 	if err != nil || a == nil {
 		w.t.Fatalf("Begin = %v, %v", a, err)
 	}
-	if err := w.keep(w.t.Context(), a, w.tenant, idempotency.Answer{Status: 299}, nil); err != nil {
+	if err := w.keep(w.t.Context(), a, w.tenant, response.Response{Status: 299}, nil); err != nil {
 		w.t.Fatal(err)
 	}
 	w.release(a)

@@ -10,8 +10,8 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/access"
 	"github.com/tokenkeep/tokenkeep/internal/access/accesstest"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
-	"github.com/tokenkeep/tokenkeep/internal/idempotency"
 	"github.com/tokenkeep/tokenkeep/internal/jsonvalue"
+	"github.com/tokenkeep/tokenkeep/internal/response"
 	"github.com/tokenkeep/tokenkeep/internal/store"
 	"github.com/tokenkeep/tokenkeep/internal/token"
 )
@@ -80,10 +80,10 @@ func TestAReplayTakesTheAccessOfThenOnEachToken(t *testing.T) {
 			}
 			return list
 		}
-		w.mustKeep(w.node, "created", idempotency.Answer{Status: 201, Tokens: about(access.TokenCreate, access.Mask, "shown", "deleted", "expiring")})
-		w.mustKeep(w.node, "used", idempotency.Answer{Status: 200, Tokens: about(access.TokenUse, access.Reveal, "other", "shown")})
-		w.mustKeep(w.node, "blind", idempotency.Answer{Status: 201, Tokens: about(access.TokenCreate, access.Nothing, "shown")})
-		w.mustKeep(w.node, "none of it", idempotency.Answer{Status: 201, Tokens: about(access.TokenCreate, access.Mask, "never was", "4242 {{")})
+		w.mustKeep(w.node, "created", response.Response{Status: 201, Tokens: about(access.TokenCreate, access.Mask, "shown", "deleted", "expiring")})
+		w.mustKeep(w.node, "used", response.Response{Status: 200, Tokens: about(access.TokenUse, access.Reveal, "other", "shown")})
+		w.mustKeep(w.node, "blind", response.Response{Status: 201, Tokens: about(access.TokenCreate, access.Nothing, "shown")})
+		w.mustKeep(w.node, "none of it", response.Response{Status: 201, Tokens: about(access.TokenCreate, access.Mask, "never was", "4242 {{")})
 		w.change(func(tx store.Tx) error { return tx.DeleteToken(t.Context(), "deleted") })
 		w.clock.Advance(time.Minute)
 
@@ -151,9 +151,9 @@ func TestAReplayIsLoggedForWhatItIsAbout(t *testing.T) {
 	onBoth(t, func(t *testing.T, w *world) {
 		w.token(`{"id":"one","type":"card_number","data":"4242424242424242"}`)
 		twice := []access.Shown{{ID: "one", Permission: access.TokenCreate, Transform: access.Mask}, {ID: "one", Permission: access.TokenRead, Transform: access.Mask}}
-		w.mustKeep(w.node, "named", idempotency.Answer{Status: 201, Entity: access.Entity{Type: "application", ID: "a-1"}})
-		w.mustKeep(w.node, "not named", idempotency.Answer{Status: 201})
-		w.mustKeep(w.node, "a token", idempotency.Answer{Status: 201, Tokens: twice, Entity: access.Entity{Type: "reactor", ID: "r-1"}})
+		w.mustKeep(w.node, "named", response.Response{Status: 201, Entity: access.Entity{Type: "application", ID: "a-1"}})
+		w.mustKeep(w.node, "not named", response.Response{Status: 201})
+		w.mustKeep(w.node, "a token", response.Response{Status: 201, Tokens: twice, Entity: access.Entity{Type: "reactor", ID: "r-1"}})
 		if got := w.replays(); len(got) != 0 {
 			t.Errorf("first requests are in the log: %q", got)
 		}
@@ -178,7 +178,7 @@ func TestAReplayIsLoggedForWhatItIsAbout(t *testing.T) {
 func TestTheOneThatWasSlowerNeedsTheAccessToo(t *testing.T) {
 	onBoth(t, func(t *testing.T, w *world) {
 		w.token(`{"id":"one","type":"token","data":1}`)
-		answer := idempotency.Answer{Status: 201, Tokens: []access.Shown{{ID: "one", Permission: access.TokenCreate, Transform: access.Mask}}}
+		answer := response.Response{Status: 201, Tokens: []access.Shown{{ID: "one", Permission: access.TokenCreate, Transform: access.Mask}}}
 		other := w.newNode()
 		_, poor, err := other.Begin(t.Context(), w.ruled(access.Redact, access.TokenCreate), creating("key"))
 		if err != nil {
@@ -203,7 +203,7 @@ func TestTheOneThatWasSlowerNeedsTheAccessToo(t *testing.T) {
 func TestAReplayThatCannotBeLoggedIsNone(t *testing.T) {
 	onBoth(t, func(t *testing.T, w *world) {
 		w.token(`{"id":"one","type":"token","data":1}`)
-		w.mustKeep(w.node, "key", idempotency.Answer{Status: 201, Tokens: []access.Shown{{ID: "one", Permission: access.TokenCreate, Transform: access.Mask}}})
+		w.mustKeep(w.node, "key", response.Response{Status: 201, Tokens: []access.Shown{{ID: "one", Permission: access.TokenCreate, Transform: access.Mask}}})
 		for _, broken := range []string{"Token", "AppendLog"} {
 			w.store.breaks(broken)
 			if got, err := w.find(w.node, "key"); got != nil || !errors.Is(err, errBroken) {
@@ -227,7 +227,7 @@ func TestWhatAnAnswerShowsMustHaveAPermission(t *testing.T) {
 	onBoth(t, func(t *testing.T, w *world) {
 		a := w.begin(w.node, "key")
 		defer w.release(a)
-		err := w.keep(t.Context(), a, w.tenant, idempotency.Answer{Status: 201, Tokens: []access.Shown{{ID: "Planted-1", Transform: access.Mask}}}, nil)
+		err := w.keep(t.Context(), a, w.tenant, response.Response{Status: 201, Tokens: []access.Shown{{ID: "Planted-1", Transform: access.Mask}}}, nil)
 		if err == nil || strings.Contains(err.Error(), "Planted") || len(w.parcels()) != 0 {
 			t.Errorf("Keep = %v, and there are %d rows; want an error and none", err, len(w.parcels()))
 		}

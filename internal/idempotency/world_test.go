@@ -21,6 +21,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/jsonvalue"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
 	"github.com/tokenkeep/tokenkeep/internal/keyring/localkms"
+	"github.com/tokenkeep/tokenkeep/internal/response"
 	"github.com/tokenkeep/tokenkeep/internal/store"
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres"
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres/pgtest"
@@ -204,12 +205,12 @@ func (w *world) begin(n *node, key string) *idempotency.Attempt {
 }
 
 // keep keeps an answer in a transaction of its own.
-func (n *node) keep(ctx context.Context, a *idempotency.Attempt, tenant string, answer idempotency.Answer, epoch *keyring.EpochKey) error {
+func (n *node) keep(ctx context.Context, a *idempotency.Attempt, tenant string, answer response.Response, epoch *keyring.EpochKey) error {
 	return n.store.Update(ctx, tenant, func(tx store.Tx) error { return a.Keep(ctx, tx, answer, epoch) })
 }
 
 // mustKeep goes through a whole request.
-func (w *world) mustKeep(n *node, key string, answer idempotency.Answer) {
+func (w *world) mustKeep(n *node, key string, answer response.Response) {
 	w.t.Helper()
 	a := w.begin(n, key)
 	if err := n.keep(w.t.Context(), a, w.tenant, answer, nil); err != nil {
@@ -226,7 +227,7 @@ func (w *world) release(a *idempotency.Attempt) {
 }
 
 // find asks for an answer as a later request does.
-func (w *world) find(n *node, key string) (*idempotency.Answer, error) {
+func (w *world) find(n *node, key string) (*response.Response, error) {
 	w.t.Helper()
 	answer, a, err := n.Begin(w.t.Context(), w.caller(app), creating(key))
 	if a != nil {
@@ -257,7 +258,7 @@ func (n *node) create(ctx context.Context, c access.Caller, key string, note str
 	var out string
 	_, err = n.tokens.Create(ctx, c, in, func(tx store.Tx, made token.Token) error {
 		out = string(made.Object().AppendJSON(nil))
-		return a.Keep(ctx, tx, idempotency.Answer{Status: 201, Body: []byte(out), Tokens: made.Shown()}, nil)
+		return a.Keep(ctx, tx, response.Response{Status: 201, Body: []byte(out), Tokens: made.Shown()}, nil)
 	})
 	if err != nil {
 		earlier, lookErr := a.Find(ctx)

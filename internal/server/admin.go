@@ -13,16 +13,15 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
 	"github.com/tokenkeep/tokenkeep/internal/store"
-	"github.com/tokenkeep/tokenkeep/internal/store/postgres"
 )
 
 // adminRoutes are the rows of the admin socket. Who reaches it is the operator.
 func (s *Server) adminRoutes() []httpapi.Route {
 	rows := []httpapi.Route{
-		{Pattern: "GET /status", Who: httpapi.Open, Operator: true, Handle: s.adminStatus},
-		{Pattern: "POST /sweep", Who: httpapi.Open, Operator: true, Handle: s.adminSweep},
-		{Pattern: "POST /store/check", Who: httpapi.Open, Operator: true, Handle: s.adminCheck},
-		{Pattern: "POST /backup", Who: httpapi.Open, Operator: true, Body: httpapi.JSON, Handle: s.adminBackup},
+		{Pattern: "GET /status", Auth: httpapi.AdminSocket, Handle: s.adminStatus},
+		{Pattern: "POST /sweep", Auth: httpapi.AdminSocket, Handle: s.adminSweep},
+		{Pattern: "POST /store/check", Auth: httpapi.AdminSocket, Handle: s.adminCheck},
+		{Pattern: "POST /backup", Auth: httpapi.AdminSocket, Body: httpapi.JSON, Handle: s.adminBackup},
 	}
 	rows = append(rows, s.keyRoutes()...)
 	rows = append(rows, s.auditRoutes()...)
@@ -38,14 +37,10 @@ func (s *Server) adminStatus(w http.ResponseWriter, r *http.Request, _ access.Ca
 }
 
 // clockOffset compares our clock with the database's, at the middle of the
-// question; nil when there is no database or it gives no answer.
+// question; nil when the store has no clock of its own or gives no answer.
 func (s *Server) clockOffset(ctx context.Context) *int64 {
-	database, ok := s.store.(*postgres.Store)
-	if !ok {
-		return nil
-	}
 	asked := s.now()
-	at, err := database.Now(ctx)
+	at, err := s.store.Now(ctx)
 	if err != nil {
 		return nil
 	}

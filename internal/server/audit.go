@@ -18,10 +18,10 @@ import (
 // auditRoutes are the rows of the admin socket that look after tenants' logs.
 func (s *Server) auditRoutes() []httpapi.Route {
 	return []httpapi.Route{
-		{Pattern: "POST /tenants/{tenant}/audit/verify", Who: httpapi.Open, Operator: true, Body: httpapi.JSON, Handle: s.verifyLog},
-		{Pattern: "POST /tenants/{tenant}/audit/checkpoint", Who: httpapi.Open, Operator: true, Handle: s.checkpointLog},
-		{Pattern: "POST /tenants/{tenant}/audit/export", Who: httpapi.Open, Operator: true, Body: httpapi.JSON, Handle: s.exportLog},
-		{Pattern: "POST /tenants/{tenant}/audit/retain", Who: httpapi.Open, Operator: true, Body: httpapi.JSON, Handle: s.retainLog},
+		{Pattern: "POST /tenants/{tenant}/audit/verify", Auth: httpapi.AdminSocket, Body: httpapi.JSON, Handle: s.verifyLog},
+		{Pattern: "POST /tenants/{tenant}/audit/checkpoint", Auth: httpapi.AdminSocket, Handle: s.checkpointLog},
+		{Pattern: "POST /tenants/{tenant}/audit/export", Auth: httpapi.AdminSocket, Body: httpapi.JSON, Handle: s.exportLog},
+		{Pattern: "POST /tenants/{tenant}/audit/retain", Auth: httpapi.AdminSocket, Body: httpapi.JSON, Handle: s.retainLog},
 	}
 }
 

@@ -56,8 +56,8 @@ func (s *Server) adminBackup(w http.ResponseWriter, r *http.Request, _ access.Ca
 	if err := httpapi.Decode(r, &in); err != nil {
 		return err
 	}
-	embedded, ok := s.store.(*sqlite.Store)
-	if !ok {
+	backups := s.store.Backups()
+	if backups == nil {
 		return errNotOurs
 	}
 	if !filepath.IsAbs(in.Folder) {
@@ -71,7 +71,7 @@ func (s *Server) adminBackup(w http.ResponseWriter, r *http.Request, _ access.Ca
 		return errBackupFolder
 	}
 	return follow(w, func(say func(string)) (any, error) {
-		m, err := s.backup(r.Context(), embedded, in.Folder, say)
+		m, err := s.backup(r.Context(), backups, in.Folder, say)
 		if err != nil {
 			undo()
 			return nil, err
@@ -80,10 +80,10 @@ func (s *Server) adminBackup(w http.ResponseWriter, r *http.Request, _ access.Ca
 	})
 }
 
-func (s *Server) backup(ctx context.Context, embedded *sqlite.Store, folder string, say func(string)) (backup.Manifest, error) {
+func (s *Server) backup(ctx context.Context, backups store.Backups, folder string, say func(string)) (backup.Manifest, error) {
 	began := s.now().UTC()
 	told := time.Time{}
-	contents, err := embedded.Backup(ctx, filepath.Join(folder, sqlite.BackupFile), func(written, of int64) {
+	contents, err := backups.Backup(ctx, filepath.Join(folder, sqlite.BackupFile), func(written, of int64) {
 		if at := time.Now(); at.Sub(told) >= time.Second || written == of {
 			told = at
 			say(fmt.Sprintf("wrote %.1f of about %.1f MB", float64(written)/1e6, float64(of)/1e6))

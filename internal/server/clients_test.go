@@ -19,7 +19,7 @@ import (
 )
 
 // document is a row that reads its body as the API's rows do.
-var document = httpapi.Route{Pattern: "POST /document", Who: httpapi.Open, Body: httpapi.JSON, Handle: func(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
+var document = httpapi.Route{Pattern: "POST /document", Auth: httpapi.Anonymous, Body: httpapi.JSON, Handle: func(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
 	var d map[string]any
 	if err := httpapi.Decode(r, &d); err != nil {
 		return err

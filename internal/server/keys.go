@@ -16,10 +16,10 @@ import (
 // keyRoutes are the rows of the admin socket that look after keys.
 func (s *Server) keyRoutes() []httpapi.Route {
 	return []httpapi.Route{
-		{Pattern: "GET /keys", Who: httpapi.Open, Operator: true, Handle: s.keyStatus},
-		{Pattern: "POST /keys/rotate-kek", Who: httpapi.Open, Operator: true, Handle: s.rotateKEK},
-		{Pattern: "POST /keys/drop-kek", Who: httpapi.Open, Operator: true, Body: httpapi.JSON, Handle: s.dropKEK},
-		{Pattern: "POST /tenants/{tenant}/rotate-key", Who: httpapi.Open, Operator: true, Handle: s.rotateTenant},
+		{Pattern: "GET /keys", Auth: httpapi.AdminSocket, Handle: s.keyStatus},
+		{Pattern: "POST /keys/rotate-kek", Auth: httpapi.AdminSocket, Handle: s.rotateKEK},
+		{Pattern: "POST /keys/drop-kek", Auth: httpapi.AdminSocket, Body: httpapi.JSON, Handle: s.dropKEK},
+		{Pattern: "POST /tenants/{tenant}/rotate-key", Auth: httpapi.AdminSocket, Handle: s.rotateTenant},
 	}
 }
 

@@ -176,11 +176,11 @@ func TestACardNumberSentToAnyRowOfTheServerIsShownNowhere(t *testing.T) {
 
 func TestTheSearchForACardNumberFindsOne(t *testing.T) {
 	k := keeptest.Start(t, keeptest.Options{Routes: []httpapi.Route{
-		{Pattern: "GET /" + planted, Who: httpapi.Open, Handle: func(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
+		{Pattern: "GET /" + planted, Auth: httpapi.Anonymous, Handle: func(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
 			_, err := io.WriteString(w, r.URL.RawQuery)
 			return err
 		}},
-		{Pattern: "GET /broken", Who: httpapi.Open, Handle: func(http.ResponseWriter, *http.Request, access.Caller) error {
+		{Pattern: "GET /broken", Auth: httpapi.Anonymous, Handle: func(http.ResponseWriter, *http.Request, access.Caller) error {
 			return errors.New("read 4242 4242")
 		}},
 	}})

@@ -64,8 +64,8 @@ func slow(w http.ResponseWriter, _ *http.Request, _ access.Caller) error {
 }
 
 var restartRows = []httpapi.Route{
-	{Pattern: "POST /echo", Who: httpapi.Open, Body: httpapi.Raw, Handle: echo},
-	{Pattern: "GET /slow", Who: httpapi.Open, Handle: slow},
+	{Pattern: "POST /echo", Auth: httpapi.Anonymous, Body: httpapi.Raw, Handle: echo},
+	{Pattern: "GET /slow", Auth: httpapi.Anonymous, Handle: slow},
 }
 
 // exchange is a request of a test's client and the whole of its answer.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/internal/backup"
 	"github.com/tokenkeep/tokenkeep/internal/config"
+	"github.com/tokenkeep/tokenkeep/internal/folder"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
 	"github.com/tokenkeep/tokenkeep/internal/keyring/providers"
 	"github.com/tokenkeep/tokenkeep/internal/store/sqlite"
@@ -80,12 +81,12 @@ func Restore(ctx context.Context, c *config.Config, source string, verify bool, 
 func clearFolder(dir string) (free func(done bool), err error) {
 	// A file system has its own folder at its root, and a killed restore
 	// leaves its staging and the lock behind.
-	if err := backup.Empty(dir, "lost+found", staging, "tokenkeep.lock"); err != nil {
+	if err := backup.Empty(dir, "lost+found", staging, folder.LockFile); err != nil {
 		return nil, err
 	}
 	_, err = os.Stat(dir)
 	made := errors.Is(err, os.ErrNotExist)
-	lock, err := sqlite.LockFolder(dir)
+	lock, err := folder.CreateAndLock(dir)
 	if err != nil {
 		return nil, err
 	}

@@ -210,7 +210,7 @@ func (s *Server) routes() ([]httpapi.Route, error) {
 func (s *Server) metricsRoute() httpapi.Route {
 	// What a scraper asks for must not end up in an error of the library's.
 	h := promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
-	return httpapi.Route{Pattern: "GET /metrics", Who: httpapi.Open, Operator: true, Handle: httpapi.Serve(h)}
+	return httpapi.Route{Pattern: "GET /metrics", Auth: httpapi.Anonymous, Unlimited: true, NoCORS: true, Handle: httpapi.Serve(h)}
 }
 
 // listen opens the doors: the API, the metrics when they have an address of
@@ -239,24 +239,24 @@ func (s *Server) listen() error {
 		if err != nil {
 			return &ListenError{"metrics_addr", err}
 		}
-		s.doors = append(s.doors, newDoor("metrics", s.bounded(l), s.operators(s.metricsRoute()), limits))
+		s.doors = append(s.doors, newDoor("metrics", s.bounded(l), s.beside(false, s.metricsRoute()), limits))
 	}
 
 	socket, err := admin.Listen(s.config.Data)
 	if err != nil {
 		return err
 	}
-	unhurried := newDoor("admin", socket, s.operators(s.adminRoutes()...), limits)
+	unhurried := newDoor("admin", socket, s.beside(true, s.adminRoutes()...), limits)
 	// An operator's work may take long: no bound on the time of an answer.
 	unhurried.server.WriteTimeout = 0
 	s.doors = append(s.doors, unhurried)
 	return nil
 }
 
-// operators makes the handler of a door beside the API. Its health checks say
+// beside makes the handler of a listener beside the API. Its health checks say
 // what those of the API say.
-func (s *Server) operators(rows ...httpapi.Route) *httpapi.Handler {
-	return httpapi.New(httpapi.Options{HeaderPrefix: s.config.HeaderPrefix, Ready: s.ready, Logger: s.log, Now: s.now}, rows)
+func (s *Server) beside(adminSocket bool, rows ...httpapi.Route) *httpapi.Handler {
+	return httpapi.New(httpapi.Options{HeaderPrefix: s.config.HeaderPrefix, Ready: s.ready, Logger: s.log, Now: s.now, AdminSocket: adminSocket}, rows)
 }
 
 // ListenError says that an address could not be had.

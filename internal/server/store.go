@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tokenkeep/tokenkeep/internal/config"
+	"github.com/tokenkeep/tokenkeep/internal/folder"
 	"github.com/tokenkeep/tokenkeep/internal/limit"
 	"github.com/tokenkeep/tokenkeep/internal/secret"
 	"github.com/tokenkeep/tokenkeep/internal/store/postgres"
@@ -37,7 +38,7 @@ func (s *Server) openStore(ctx context.Context) error {
 		return s.watchBackups(ctx)
 	}
 	// The folder holds the admin socket, which one server has for itself.
-	if s.lock, err = sqlite.LockFolder(s.config.Data); err != nil {
+	if s.lock, err = folder.CreateAndLock(s.config.Data); err != nil {
 		return err
 	}
 	opened, err := openPostgres(ctx, s.config, postgres.Options{Logger: s.log, Metrics: s.registry, Ahead: s.options.Ahead, MaxContainers: int64(s.config.MaxContainers)})

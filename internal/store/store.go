@@ -10,6 +10,7 @@ package store
 import (
 	"context"
 	"errors"
+	"time"
 )
 
 // What a backend reports. Everything else that it returns is a failure of the
@@ -42,6 +43,8 @@ var (
 	ErrOlderSchema = errors.New("store: written by an older release")
 	// ErrUnfinished says that a store is being moved to this database.
 	ErrUnfinished = errors.New("store: a migration to this database was begun and is not complete: run 'tokenkeep migrate-store' again until it is, or empty the database")
+	// ErrNoClock says that the backend has no clock but the machine's.
+	ErrNoClock = errors.New("store: no clock of its own")
 	// ErrDamaged says that the stored bytes are not what was written.
 	ErrDamaged = errors.New("store: damaged")
 )
@@ -89,9 +92,33 @@ type Store interface {
 	// progress, when not nil, is called now and then with what is being done.
 	Check(ctx context.Context, progress func(doing string)) ([]string, error)
 
+	// Now returns what time it is for the backend; ErrNoClock where that has no
+	// clock but the machine's.
+	Now(ctx context.Context) (time.Time, error)
+
+	// Backups returns what makes copies of the store while it is used; nil
+	// where the backend has its own tools for that.
+	Backups() Backups
+
 	// Close waits for the running transactions and releases the store. What
 	// comes later gets ErrUnavailable.
 	Close() error
+}
+
+// Backups makes copies of a store while it is used.
+type Backups interface {
+	// Backup writes the store, as it is at one instant, into a new file at path,
+	// where there must be nothing or an empty file. Short-lived keys are not
+	// in it. progress, when not nil, is called now and then with how many bytes
+	// are written, of about how many.
+	Backup(ctx context.Context, path string, progress func(written, of int64)) (BackupContents, error)
+}
+
+// BackupContents says what a copy of a store holds.
+type BackupContents struct {
+	Schema int              // number of its last migration
+	Rows   map[string]int64 // by table
+	KEKs   []string         // ids of the key-encryption keys that wrap its keysets
 }
 
 // Tx is a transaction on the rows of one tenant. It is valid until the

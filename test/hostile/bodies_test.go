@@ -80,7 +80,7 @@ func TestEveryRouteRefusesBadBodies(t *testing.T) {
 				continue
 			}
 			key := keys["private"]
-			if !strings.HasPrefix(r.Permission, "token:") && r.Permission != "(private application key)" {
+			if !r.Permission.OnTokens() && r.Auth != httpapi.PrivateKey {
 				key = keys["management"]
 			}
 			method, path, _ := strings.Cut(r.Pattern, " ")

@@ -118,12 +118,13 @@ var types = []access.ApplicationType{access.Public, access.Private, access.Manag
 // ownKeyOf is the type of application whose own key a row asks for in place of
 // a permission; "" when it does not.
 func ownKeyOf(r httpapi.Route) access.ApplicationType {
-	name, ok := strings.CutPrefix(r.Permission, "(")
-	if !ok {
-		return ""
+	switch r.Auth {
+	case httpapi.PublicKey:
+		return access.Public
+	case httpapi.PrivateKey:
+		return access.Private
 	}
-	kind, _ := access.ParseApplicationType(strings.TrimSuffix(name, " application key)"))
-	return kind
+	return ""
 }
 
 func TestTheTableHasEveryRowAndNoOther(t *testing.T) {
@@ -138,18 +139,19 @@ func TestTheTableHasEveryRowAndNoOther(t *testing.T) {
 		switch {
 		case known == isOpen:
 			t.Errorf("%s has no row in the table, or two", route.Pattern)
-		case isOpen != (route.Who == httpapi.Open):
-			t.Errorf("%s is open: %t", route.Pattern, route.Who == httpapi.Open)
+		case isOpen != (route.Auth == httpapi.Anonymous):
+			t.Errorf("%s is open: %t", route.Pattern, route.Auth == httpapi.Anonymous)
 		case known && (r.body != "") != (route.Body != httpapi.NoBody):
 			t.Errorf("%s reads a body: %t", route.Pattern, route.Body != httpapi.NoBody)
 		case known && ownKeyOf(route) != "":
 			if !slices.Equal(r.holders, []access.ApplicationType{ownKeyOf(route)}) {
-				t.Errorf("%s takes %s; the table has %v", route.Pattern, route.Permission, r.holders)
+				t.Errorf("%s takes the key of a %s application; the table has %v", route.Pattern, ownKeyOf(route), r.holders)
 			}
-		case known && route.Permission != "":
-			p, ok := access.ParsePermission(route.Permission)
-			if !ok || !slices.Equal(p.ApplicationTypes(), r.holders) {
-				t.Errorf("%s takes %s, which %v hold; the table has %v", route.Pattern, route.Permission, p.ApplicationTypes(), r.holders)
+		case known && route.Auth != httpapi.APIKey:
+			t.Errorf("%s does not say how its callers are known", route.Pattern)
+		case known && route.Permission != 0:
+			if p := route.Permission; !slices.Equal(p.ApplicationTypes(), r.holders) {
+				t.Errorf("%s takes %s, which %v hold; the table has %v", route.Pattern, p, p.ApplicationTypes(), r.holders)
 			}
 		case known && r.holders != nil:
 			t.Errorf("%s takes no permission, and the table has %v", route.Pattern, r.holders)
@@ -235,16 +237,16 @@ func (s *square) holder(tenant string, kind access.ApplicationType, permissions 
 // grant is the one permission with which a caller of that type may call the
 // row; where the row takes none, one of the type's.
 func (s *square) grant(kind access.ApplicationType) string {
-	if s.route.Permission == "" || ownKeyOf(s.route) != "" {
+	if s.route.Permission == 0 {
 		return kind.Permissions()[0].String()
 	}
-	return s.route.Permission
+	return s.route.Permission.String()
 }
 
 // others are the permissions of a type but for the one that the row takes.
 func (s *square) others(kind access.ApplicationType) (names []string) {
 	for _, p := range kind.Permissions() {
-		if p.String() != s.route.Permission {
+		if p != s.route.Permission {
 			names = append(names, p.String())
 		}
 	}
@@ -313,7 +315,7 @@ func (s *square) reactor(tenant string) (id, request string) {
 	return made.ID, run.AsyncReactorRequestID
 }
 
-func (s *square) onTokens() bool { return strings.HasPrefix(s.route.Permission, "token:") }
+func (s *square) onTokens() bool { return s.route.Permission.OnTokens() }
 
 func (s *square) want(caller string, got keeptest.Answer, want int) {
 	s.t.Helper()

@@ -63,7 +63,7 @@ func (s *square) sessions() {
 	}
 	var others []string // permissions of sessions but for the row's
 	for _, p := range access.Private.Permissions() {
-		if p.String() != s.route.Permission {
+		if p != s.route.Permission {
 			others = append(others, p.String())
 		}
 	}
@@ -71,7 +71,7 @@ func (s *square) sessions() {
 	refused("a session that is not authorized", waiting.SessionKey, 403, "the session is not authorized yet")
 	granted := others
 	if s.onTokens() {
-		granted = []string{s.route.Permission}
+		granted = []string{s.route.Permission.String()}
 	}
 	ended, live, expired := s.authorized(tenant, granted...), s.authorized(tenant, granted...), s.authorized(tenant, granted...)
 	manager := s.holder(tenant, access.Management, "session:delete").Key
@@ -81,14 +81,14 @@ func (s *square) sessions() {
 	refused("a session that was ended", ended.SessionKey, 401, "the API key is not known")
 	switch {
 	case s.onTokens():
-		refused("a session with all but the permission", s.authorized(tenant, others...).SessionKey, 403, "this takes "+s.route.Permission+", which the caller does not have here")
+		refused("a session with all but the permission", s.authorized(tenant, others...).SessionKey, 403, "this takes "+s.route.Permission.String()+", which the caller does not have here")
 		s.want("a session with the permission", s.call(live.SessionKey, target, id), s.row.served)
 	case s.row.holders == nil:
 		s.want("a session", s.call(live.SessionKey, target, id), s.row.served)
 	case ownKeyOf(s.route) != "":
 		refused("a session with every permission", live.SessionKey, 403, fmt.Sprintf("this takes the key of a %s application", ownKeyOf(s.route)))
 	default:
-		refused("a session with every permission", live.SessionKey, 403, "this takes "+s.route.Permission+", which the caller does not have")
+		refused("a session with every permission", live.SessionKey, 403, "this takes "+s.route.Permission.String()+", which the caller does not have")
 	}
 	if s.onTokens() && s.named() {
 		target, id = s.target(tenant)

@@ -37,16 +37,18 @@ func endpointTable(rows []httpapi.Route, operations []openapitest.Operation) str
 	b.WriteString("\n| method | path | permission | what it does |\n|---|---|---|---|\n")
 	for _, r := range rows {
 		method, path, _ := strings.Cut(r.Pattern, " ")
-		permission := "`" + r.Permission + "`"
+		permission := "`" + r.Permission.String() + "`"
 		switch {
 		case r.Pattern == "* /proxy/{rest...}":
 			method, permission = "any", "a proxy's key; `token:use` where the proxy asks for it"
-		case r.Who == httpapi.Open:
+		case r.Auth == httpapi.Anonymous:
 			permission = "none, and no key"
-		case r.Permission == "":
+		case r.Auth == httpapi.PublicKey:
+			permission = "the key of a public application"
+		case r.Auth == httpapi.PrivateKey:
+			permission = "the key of a private application"
+		case r.Permission == 0:
 			permission = "any key"
-		case strings.HasPrefix(r.Permission, "("):
-			permission = "the key of a " + strings.TrimSuffix(strings.TrimPrefix(r.Permission, "("), " key)")
 		}
 		b.WriteString("| " + method + " | `" + path + "` | " + permission + " | " + summaries[described(r.Pattern)] + " |\n")
 	}

@@ -83,11 +83,22 @@ func (v *vault) sendInto(t *testing.T, out any, method, target, body string, hea
 	return resp.StatusCode
 }
 
+// taken is what the document writes of what a row takes of its callers.
+func taken(r httpapi.Route) string {
+	switch r.Auth {
+	case httpapi.PublicKey:
+		return "(public application key)"
+	case httpapi.PrivateKey:
+		return "(private application key)"
+	}
+	return r.Permission.String()
+}
+
 func TestTheDocumentHasTheRowsOfTheServerAndNoOthers(t *testing.T) {
 	var want, got []openapitest.Operation
 	for _, r := range start(t, nil).Routes() {
 		body := map[httpapi.Body]string{httpapi.JSON: api.MediaJSON, httpapi.MergePatch: api.MediaMergePatch, httpapi.Raw: "*/*"}[r.Body]
-		want = append(want, openapitest.Operation{Pattern: described(r.Pattern), Permission: r.Permission, Open: r.Who == httpapi.Open, Body: body})
+		want = append(want, openapitest.Operation{Pattern: described(r.Pattern), Permission: taken(r), Open: r.Auth == httpapi.Anonymous, Body: body})
 	}
 	for _, o := range openapitest.Load(t).Operations() {
 		o.ID, o.Summary = "", "" // the document's own
@@ -105,7 +116,7 @@ func TestEveryOperationDescribesTheErrorsOfItsRow(t *testing.T) {
 	d := openapitest.Load(t)
 	for _, r := range start(t, nil).Routes() {
 		var want []int
-		if r.Who != httpapi.Open {
+		if r.Auth != httpapi.Anonymous {
 			want = append(want, 401, 403, 429, 500, 503)
 		}
 		if r.Body == httpapi.JSON || r.Body == httpapi.MergePatch {
@@ -114,7 +125,7 @@ func TestEveryOperationDescribesTheErrorsOfItsRow(t *testing.T) {
 		if r.Idempotent {
 			want = append(want, 400, 409)
 			// Only there is the idempotency key bound to the body.
-			if p, _ := access.ParsePermission(r.Permission); slices.Contains(p.ApplicationTypes(), access.Public) {
+			if slices.Contains(r.Permission.ApplicationTypes(), access.Public) {
 				want = append(want, 422)
 			}
 		}
@@ -409,7 +420,7 @@ func TestRefusalsAreDescribed(t *testing.T) {
 func TestEveryOperationDescribesWhoIsTurnedAway(t *testing.T) {
 	v := start(t, nil)
 	for _, r := range v.Routes() {
-		if r.Who == httpapi.Open {
+		if r.Auth == httpapi.Anonymous {
 			continue
 		}
 		method, path, _ := strings.Cut(r.Pattern, " ")
@@ -425,11 +436,11 @@ func TestEveryOperationDescribesWhoIsTurnedAway(t *testing.T) {
 			t.Errorf("%s without a key → %d, want 401", r.Pattern, got)
 		}
 		other := v.keys.PrivateKey
-		if strings.HasPrefix(r.Permission, "token:") || strings.Contains(r.Permission, "private") {
+		if r.Permission.OnTokens() || r.Auth == httpapi.PrivateKey {
 			other = v.keys.ManagementKey
 		}
-		if got := v.send(t, method, path, body, "SVC-API-KEY", other, "Content-Type", media); r.Permission != "" && got != 403 {
-			t.Errorf("%s with a key that lacks %s → %d, want 403", r.Pattern, r.Permission, got)
+		if got := v.send(t, method, path, body, "SVC-API-KEY", other, "Content-Type", media); taken(r) != "" && got != 403 {
+			t.Errorf("%s with a key that lacks %s → %d, want 403", r.Pattern, taken(r), got)
 		}
 	}
 }
@@ -474,7 +485,7 @@ func TestTheClientSendsIdempotencyKeysWhereRowsTakeThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range v.Routes() {
-		byHand := r.Pattern == "* /proxy/{rest...}" || r.Who == httpapi.Open && !strings.HasSuffix(r.Pattern, "z")
+		byHand := r.Pattern == "* /proxy/{rest...}" || r.Auth == httpapi.Anonymous && !strings.HasSuffix(r.Pattern, "z")
 		if got, called := sent[r.Pattern]; got != r.Idempotent || !called && !byHand {
 			t.Errorf("%s: the client called it %t, with an idempotency key %t; the row takes one %t", r.Pattern, called, got, r.Idempotent)
 		}

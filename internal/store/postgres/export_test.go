@@ -16,7 +16,7 @@ func OpenTraced(ctx context.Context, url string, o Options, requests, owner pgx.
 
 // Untenanted are the statements on the connections of requests that concern no
 // tenant's rows, and so no tenant.
-var Untenanted = []string{beginView, beginUpdate, beginSingle, commit, leaseStatement, readyStatement, "-- ping"}
+var Untenanted = []string{beginView, beginUpdate, beginSingle, commit, leaseStatement, readyStatement, clockStatement, "-- ping"}
 
 // Tables returns the tables of tenants, and the one of the installation.
 func Tables() (tenants []string, installation string) { return requestTables, "installation" }

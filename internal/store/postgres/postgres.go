@@ -212,13 +212,18 @@ func (s *Store) Ready(ctx context.Context) error {
 // Room implements store.Store: the server takes every change or none.
 func (s *Store) Room() error { return nil }
 
-// Now returns what time it is for the database.
+// Backups implements store.Store: PostgreSQL has its own tools.
+func (s *Store) Backups() store.Backups { return nil }
+
+const clockStatement = "SELECT clock_timestamp()"
+
+// Now implements store.Store.
 func (s *Store) Now(ctx context.Context) (at time.Time, err error) {
 	if err := s.enter(ctx); err != nil {
 		return at, err
 	}
 	defer s.running.Done()
-	if err := s.requests.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&at); err != nil {
+	if err := s.requests.QueryRow(ctx, clockStatement).Scan(&at); err != nil {
 		return at, callerError(ctx, "ask for the time", err)
 	}
 	return at, nil

@@ -29,18 +29,14 @@ var (
 	ErrLogOutgrown = errors.New("sqlite: the write-ahead log reached its bound before the backup was done: take it when less is written")
 )
 
-// Contents says what a copy of the database holds.
-type Contents struct {
-	Schema int              // number of its last migration
-	Rows   map[string]int64 // by table
-	KEKs   []string         // ids of the key-encryption keys that wrap its keysets
-}
-
 // backupTick is how often a backup looks at how far it has come and at how
 // large the log has grown.
 const backupTick = 100 * time.Millisecond
 
-// Backup writes the store, as it is at one instant, into a new database at
+// Backups implements store.Store.
+func (s *Store) Backups() store.Backups { return s }
+
+// Backup implements store.Backups. It writes the store, as it is at one instant, into a new database at
 // path, where there must be nothing or an empty file. Only rows that are there
 // are written: free pages, and what SQLite left behind in others, stay where
 // they are, and so do epoch keys. Requests go on meanwhile. The log cannot
@@ -50,29 +46,29 @@ const backupTick = 100 * time.Millisecond
 //
 // progress, when not nil, is called now and then with how many bytes are
 // written, of about how many.
-func (s *Store) Backup(ctx context.Context, path string, progress func(written, of int64)) (Contents, error) {
+func (s *Store) Backup(ctx context.Context, path string, progress func(written, of int64)) (store.BackupContents, error) {
 	if s.ending.Err() != nil {
-		return Contents{}, errClosed
+		return store.BackupContents{}, errClosed
 	}
 	if !s.backingUp.TryLock() {
-		return Contents{}, ErrBackupUnderWay
+		return store.BackupContents{}, ErrBackupUnderWay
 	}
 	defer s.backingUp.Unlock()
 	// SQLite would make the file readable for others.
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return Contents{}, fmt.Errorf("sqlite: create backup: %w", err)
+		return store.BackupContents{}, fmt.Errorf("sqlite: create backup: %w", err)
 	}
 	defer func() { _ = f.Close() }()
 	if progress == nil {
 		progress = func(int64, int64) {}
 	}
 	if err := s.vacuumInto(ctx, f, progress); err != nil {
-		return Contents{}, err
+		return store.BackupContents{}, err
 	}
 	// SQLite does not sync what VACUUM INTO makes.
 	if err := f.Sync(); err != nil {
-		return Contents{}, fmt.Errorf("sqlite: sync backup: %w", err)
+		return store.BackupContents{}, fmt.Errorf("sqlite: sync backup: %w", err)
 	}
 	return readContents(ctx, path)
 }
@@ -144,7 +140,7 @@ func freeBytes(dir string) (int64, error) {
 }
 
 // readContents says what a backup holds.
-func readContents(ctx context.Context, path string) (c Contents, err error) {
+func readContents(ctx context.Context, path string) (c store.BackupContents, err error) {
 	conn, err := connectPlain(path, "", true)
 	if err != nil {
 		return c, err
@@ -154,7 +150,7 @@ func readContents(ctx context.Context, path string) (c Contents, err error) {
 	if err != nil {
 		return c, err
 	}
-	c = Contents{Schema: int(version), Rows: map[string]int64{}, KEKs: []string{}}
+	c = store.BackupContents{Schema: int(version), Rows: map[string]int64{}, KEKs: []string{}}
 	var tables []string
 	err = conn.query(ctx, "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name", nil, func(row []driver.Value) (bool, error) {
 		tables = append(tables, text(row[0]))

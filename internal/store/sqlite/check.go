@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/tokenkeep/tokenkeep/internal/folder"
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
 
@@ -91,7 +92,7 @@ func CheckFiles(ctx context.Context, dir string, progress func(doing string)) ([
 	if _, err := os.Stat(path); err != nil { // before the lock, which makes a file
 		return nil, fmt.Errorf("sqlite: look at database: %w", err)
 	}
-	lock, err := lockFolder(dir)
+	lock, err := folder.Lock(dir)
 	if err != nil {
 		return nil, err
 	}

@@ -26,8 +26,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sys/unix"
 
+	"github.com/tokenkeep/tokenkeep/internal/folder"
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
 
@@ -35,7 +35,6 @@ import (
 const (
 	databaseFile = "tokenkeep.db"
 	epochFile    = "epoch.keys"
-	lockFile     = "tokenkeep.lock"
 )
 
 // lockWait is how long the writer and the readers wait for a checkpoint that
@@ -132,7 +131,7 @@ func Open(ctx context.Context, dir string, o Options) (_ *Store, err error) {
 	if o.TurnEnded == nil {
 		o.TurnEnded = func() {}
 	}
-	if err := createFolder(dir); err != nil {
+	if err := folder.Create(dir); err != nil {
 		return nil, err
 	}
 	s := &Store{dir: dir, options: o, log: o.Logger, memory: newMemory()}
@@ -142,7 +141,7 @@ func Open(ctx context.Context, dir string, o Options) (_ *Store, err error) {
 			_ = s.release()
 		}
 	}()
-	if s.lock, err = lockFolder(dir); err != nil {
+	if s.lock, err = folder.Lock(dir); err != nil {
 		return nil, err
 	}
 	// SQLite gives its side files the mode of the database.
@@ -189,7 +188,7 @@ func Open(ctx context.Context, dir string, o Options) (_ *Store, err error) {
 		return nil, err
 	}
 	// Nothing has been acknowledged so far that a lost name could take along.
-	if err := syncFolder(dir); err != nil {
+	if err := folder.Sync(dir); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -224,55 +223,6 @@ func (s *Store) openWriter(ctx context.Context, path string) (_ *conn, err error
 		return nil, err
 	}
 	return c, markOpen(c)
-}
-
-// lockFolder takes the lock that keeps a second process away; the kernel frees
-// it when the process ends, however it ends.
-func lockFolder(dir string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("sqlite: open lock file: %w", err)
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		_ = f.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, store.ErrInUse
-		}
-		return nil, fmt.Errorf("sqlite: lock folder: %w", err)
-	}
-	return f, nil
-}
-
-// LockFolder creates a folder where there is none and takes its lock, for a
-// server whose store lies elsewhere and whose socket and notes lie here. Close
-// the file to give it back.
-func LockFolder(dir string) (*os.File, error) {
-	if err := createFolder(dir); err != nil {
-		return nil, err
-	}
-	return lockFolder(dir)
-}
-
-func createFolder(dir string) error {
-	if _, err := os.Stat(dir); err == nil {
-		return nil
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("sqlite: create folder: %w", err)
-	}
-	return syncFolder(filepath.Dir(dir))
-}
-
-func syncFolder(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return fmt.Errorf("sqlite: open folder: %w", err)
-	}
-	defer func() { _ = d.Close() }()
-	if err := d.Sync(); err != nil {
-		return fmt.Errorf("sqlite: sync folder: %w", err)
-	}
-	return nil
 }
 
 // View implements store.Store.
@@ -386,6 +336,9 @@ func (s *Store) Ready(ctx context.Context) error {
 		return err
 	})
 }
+
+// Now implements store.Store: the clock is the machine's.
+func (s *Store) Now(context.Context) (time.Time, error) { return time.Time{}, store.ErrNoClock }
 
 // Room implements store.Store.
 func (s *Store) Room() error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -13,6 +14,31 @@ import (
 
 var installationTests = []test{
 	{"settings are kept and replaced", settings},
+	{"the clock is the backend's own or there is none", ownClock},
+	{"backups are whole, where the store makes them", backups},
+}
+
+func ownClock(f *fixture) {
+	at, err := f.Now(f.Context())
+	if noClock := errors.Is(err, store.ErrNoClock); !noClock && err != nil || noClock != at.IsZero() {
+		f.Errorf("Now = %v, %v; want a time or %v", at, err, store.ErrNoClock)
+	}
+}
+
+func backups(f *fixture) {
+	b := f.Backups()
+	if b == nil {
+		return // the backend has its own tools
+	}
+	f.people(tenantA)
+	path := filepath.Join(f.TempDir(), "copy")
+	contents, err := b.Backup(f.Context(), path, nil)
+	if err != nil || contents.Schema == 0 || contents.Rows["tenants"] != 1 {
+		f.Errorf("Backup = %+v, %v; want one tenant", contents, err)
+	}
+	if _, err := b.Backup(f.Context(), path, nil); err == nil {
+		f.Error("a second Backup wrote over the first")
+	}
 }
 
 func settings(f *fixture) {

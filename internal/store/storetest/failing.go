@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
@@ -113,6 +114,12 @@ func (f *Failing) Room() error { return f.inner.Room() }
 func (f *Failing) Check(ctx context.Context, progress func(string)) ([]string, error) {
 	return f.inner.Check(ctx, progress)
 }
+
+// Now implements store.Store.
+func (f *Failing) Now(ctx context.Context) (time.Time, error) { return f.inner.Now(ctx) }
+
+// Backups implements store.Store.
+func (f *Failing) Backups() store.Backups { return f.inner.Backups() }
 
 // Close implements store.Store.
 func (f *Failing) Close() error { return f.inner.Close() }
