@@ -19,7 +19,7 @@ help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 .PHONY: build
-build: runtime pkcs11 ## Build bin/tokenkeep, and bin/runtime for the code of tenants
+build: runtime elements pkcs11 ## Build bin/tokenkeep with the card fields, and bin/runtime for the code of tenants
 	go build -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION)" -o bin/tokenkeep ./cmd/tokenkeep
 
 # The program that loads PKCS#11 modules. It is optional, and the only one that needs a C compiler.
@@ -44,6 +44,12 @@ runtime:
 	  echo "Install npm with Node.js 18 or newer (Debian: npm): it fetches and bundles what runs reactor code."; exit 1; }
 	@node runtime/build.mjs bin/runtime
 
+# The card fields, which the server embeds. Only a change of the lock file needs the network.
+.PHONY: elements
+elements:
+	@command -v npm >/dev/null || { echo "Install npm with Node.js 18 or newer (Debian: npm): it fetches what bundles the card fields."; exit 1; }
+	@node web/elements/build.mjs
+
 .PHONY: runtime-test
 runtime-test: runtime ## Run the tests of what reactor code finds, on Node 16 and on your Node
 	KEEPTEST_RUNTIME=required KEEPTEST_ROUNDS=few go test ./test/runtime
@@ -66,7 +72,7 @@ check: ## Run the tests in their large size, which takes up to 45 minutes
 # waits for the network; apt has a lock.
 .PHONY: tools
 tools: postgres chromium
-	@$(MAKE) --no-print-directory -j 4 --output-sync=target $(LINT) runtime webhooks compat tsclient pictures apidoc
+	@$(MAKE) --no-print-directory -j 4 --output-sync=target $(LINT) runtime elements packages elements-tools webhooks compat tsclient pictures apidoc
 
 .PHONY: tidy
 tidy: ## Check the format of the code, and the modules
@@ -129,6 +135,24 @@ apidoc: test/apidoc/node_modules/.package-lock.json
 test/apidoc/node_modules/.package-lock.json: test/apidoc/package-lock.json
 	cd test/apidoc && npm ci --ignore-scripts --no-audit --no-fund && touch node_modules/.package-lock.json
 
+# What builds the npm packages of the card fields. Only a change of the lock file needs the network.
+.PHONY: packages
+packages: web/packages/node_modules/.package-lock.json
+
+web/packages/node_modules/.package-lock.json: web/packages/package-lock.json
+	cd web/packages && npm ci --ignore-scripts --no-audit --no-fund && touch node_modules/.package-lock.json
+
+.PHONY: pack
+pack: packages ## Pack the npm packages of the card fields into bin/pack
+	@node web/packages/pack.mjs bin/pack && ls bin/pack
+
+# What opens the card fields in a browser. Only a change of the lock file needs the network.
+.PHONY: elements-tools
+elements-tools: test/elements/node_modules/.package-lock.json
+
+test/elements/node_modules/.package-lock.json: test/elements/package-lock.json
+	cd test/elements && npm ci --ignore-scripts --no-audit --no-fund && touch node_modules/.package-lock.json
+
 .PHONY: spec-lint
 spec-lint: apidoc ## Lint api/openapi.yaml
 	cd test/apidoc && node_modules/.bin/spectral lint --quiet --fail-severity hint --ruleset spectral.yaml ../../api/openapi.yaml
@@ -145,8 +169,8 @@ chromium:
 # the tests already. A test has no time limit of its own: only the stage has one. The linker is a quarter faster when it
 # collects less garbage.
 GOTEST := go test -vet=off -p 6 -toolexec 'env GOGC=400'
-REQUIRED := KEEPTEST_POSTGRES=required KEEPTEST_RUNTIME=required KEEPTEST_BROWSER=required
-TESTED := runtime postgres chromium webhooks compat tsclient pictures apidoc
+REQUIRED := KEEPTEST_POSTGRES=required KEEPTEST_RUNTIME=required KEEPTEST_BROWSER=required KEEPTEST_ELEMENTS=required
+TESTED := runtime elements packages elements-tools postgres chromium webhooks compat tsclient pictures apidoc
 
 # The packages that decide who sees what, and those that hold the keys, have no statement that no test of theirs reaches.
 COVERED := $(addprefix ./internal/,secret access keyring)
@@ -281,3 +305,4 @@ bench: ## Measure, each figure beside its limit in the same run (BENCH_MILLION=1
 .PHONY: clean
 clean: ## Remove what was built
 	rm -rf bin coverage.out client/typescript/dist
+	find internal/elements/dist -type f ! -name README.md -delete

@@ -11,6 +11,7 @@ const DefaultPrefix = "SVC"
 // The headers of the service, without the prefix that a server sets.
 const (
 	APIKey                 = "API-KEY"
+	PublicKey              = "PUBLIC-KEY"
 	IdempotencyKey         = "IDEMPOTENCY-KEY"
 	IdempotentReplayed     = "IDEMPOTENT-REPLAYED"
 	ProxyKey               = "PROXY-KEY"
@@ -25,7 +26,7 @@ const (
 
 // HeaderNames lists all of them.
 var HeaderNames = []string{
-	APIKey, IdempotencyKey, IdempotentReplayed, ProxyKey, ProxyURL, ProxyKeepAlive, ProxyConnection,
+	APIKey, PublicKey, IdempotencyKey, IdempotentReplayed, ProxyKey, ProxyURL, ProxyKeepAlive, ProxyConnection,
 	ProxyDestinationStatus, TraceID, ReactorID, RequestID,
 }
 

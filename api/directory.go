@@ -125,6 +125,9 @@ type Application struct {
 	Keys        []Key    `json:"keys"`
 	Key         string   `json:"key,omitzero"`
 	ExpiresAt   Time     `json:"expires_at,omitzero"`
+	// AllowedOrigins are the pages that may embed fields; public applications
+	// only.
+	AllowedOrigins []string `json:"allowed_origins,omitempty"`
 	Made
 }
 
@@ -147,6 +150,9 @@ type CreateApplication struct {
 	Rules       []Rule   `json:"rules,omitzero"`
 	ExpiresAt   Time     `json:"expires_at,omitzero"`
 	CreateKey   *bool    `json:"create_key,omitzero"` // default true
+	// AllowedOrigins are the pages that may embed fields: at most 20 origins
+	// such as https://shop.example. Public applications only.
+	AllowedOrigins []string `json:"allowed_origins,omitzero"`
 }
 
 // ReplaceApplication is the body of PUT /applications/{id}. What is left out
@@ -157,6 +163,8 @@ type ReplaceApplication struct {
 	Permissions []string `json:"permissions,omitzero"`
 	Rules       []Rule   `json:"rules,omitzero"`
 	ExpiresAt   Time     `json:"expires_at,omitzero"`
+	// AllowedOrigins are as in CreateApplication.
+	AllowedOrigins []string `json:"allowed_origins,omitzero"`
 }
 
 // Permission is one that applications of some types may hold.

@@ -14,6 +14,9 @@ type AuthorizeSession struct {
 	Permissions []string `json:"permissions,omitempty"`
 	Rules       []Rule   `json:"rules,omitempty"`
 	ExpiresAt   Time     `json:"expires_at,omitzero"`
+	// ApplicationID is the public application that must have made the session;
+	// any of the tenant may when it is left out.
+	ApplicationID string `json:"application_id,omitzero"`
 }
 
 // Session is a live session as the management of its tenant sees it.

@@ -66,11 +66,16 @@ func instant(s string) (api.Time, error) {
 	return api.Time{Time: d.Time}, nil
 }
 
+// originFlag adds the pages that may embed fields.
+func originFlag(c *cobra.Command, list *[]string, otherwise string) {
+	c.Flags().StringArrayVar(list, "allowed-origin", nil, "origin of pages that may embed fields, such as https://shop.example; may be repeated"+otherwise)
+}
+
 func applicationCreateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "create NAME", Short: "Make an application and print its key",
 		Long: "Makes an application. Its key is printed this once. Over the API it takes\napplication:create.",
-		Example: `  tokenkeep application create checkout --type public --permission token:create
+		Example: `  tokenkeep application create checkout --type public --permission token:create --allowed-origin https://shop.example
   tokenkeep application create server --permission token:use --rules rules.json --tenant acme --data /var/lib/tokenkeep`,
 		Args: cobra.ExactArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
 	}
@@ -79,6 +84,7 @@ func applicationCreateCommand() *cobra.Command {
 	completeApplicationTypes(c)
 	grant := grantFlags(c)
 	expires := c.Flags().String("expires-at", "", "instant from which on it may do nothing (default: never)")
+	originFlag(c, &in.AllowedOrigins, "")
 	noKey := c.Flags().Bool("no-key", false, "make no key yet")
 	fill := func(args []string) (err error) {
 		in.Name = args[0]
@@ -121,6 +127,7 @@ func showApplication(w io.Writer, v any) {
 		}
 		fields(w, "rule "+strconv.Itoa(i), strings.Join(r.Permissions, " ")+" on "+where+": "+r.Transform)
 	}
+	fields(w, "origins", strings.Join(a.AllowedOrigins, " "))
 	fields(w, "keys", strconv.Itoa(len(a.Keys)), "expires", at(a.ExpiresAt.Time), "created", at(a.CreatedAt.Time), "modified", at(a.ModifiedAt.Time), "key", a.Key)
 	if a.Key != "" {
 		printf(w, shownOnce)
@@ -175,14 +182,16 @@ func applicationGetCommand() *cobra.Command {
 func applicationUpdateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "update APPLICATION", Short: "Change what an application is called and may do",
-		Long: `Changes what is given and leaves the rest: permissions and rules are replaced as
-whole lists. What it loses, it loses with the next request. It takes
+		Long: `Changes what is given and leaves the rest: permissions, rules and origins are
+replaced as whole lists. What it loses, it loses with the next request. It takes
 application:read and application:update.`,
 		Example: "  tokenkeep application update APPLICATION --permission token:create --permission token:use",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	name := c.Flags().String("name", "", "new name (default: as it was)")
 	grant := grantFlags(c)
+	var origins []string
+	originFlag(c, &origins, "; one that is empty for none (default: as they were)")
 	expires := c.Flags().String("expires-at", "", "instant from which on it may do nothing; empty for never (default: as it was)")
 	return apiCommand(c, func(c *cobra.Command, call *client.Client, args []string) (any, error) {
 		permissions, rules, err := grant()
@@ -197,12 +206,15 @@ application:read and application:update.`,
 		if err != nil {
 			return nil, err
 		}
-		in := api.ReplaceApplication{Name: cmp.Or(*name, old.Name), Permissions: old.Permissions, Rules: old.Rules, ExpiresAt: old.ExpiresAt}
+		in := api.ReplaceApplication{Name: cmp.Or(*name, old.Name), Permissions: old.Permissions, Rules: old.Rules, ExpiresAt: old.ExpiresAt, AllowedOrigins: old.AllowedOrigins}
 		if c.Flags().Changed("permission") {
 			in.Permissions = permissions
 		}
 		if c.Flags().Changed("rules") {
 			in.Rules = rules
+		}
+		if c.Flags().Changed("allowed-origin") {
+			in.AllowedOrigins = slices.DeleteFunc(origins, func(o string) bool { return o == "" })
 		}
 		if c.Flags().Changed("expires-at") {
 			in.ExpiresAt = until

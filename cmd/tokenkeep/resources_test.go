@@ -13,6 +13,7 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
+	"github.com/tokenkeep/tokenkeep/internal/origin"
 	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 	"github.com/tokenkeep/tokenkeep/test/runtimetest"
 )
@@ -141,6 +142,22 @@ func TestApplicationsOverTheAPI(t *testing.T) {
 		t.Errorf("application update --name --rules --expires-at = %+v", again)
 	}
 
+	var page, moved api.Application
+	x.read(&page, "", "application", "create", "page", "--type", "public", "--permission", "token:create", "--allowed-origin", "https://shop.example", "--allowed-origin", "http://localhost:3000")
+	wantLine(t, x.done("", "application", "get", page.ID), `origins +https://shop.example http://localhost:3000`)
+	x.read(&moved, "", "application", "update", page.ID, "--name", "page 2")
+	if fmt.Sprint(page.AllowedOrigins, moved.AllowedOrigins) != "[https://shop.example http://localhost:3000] [https://shop.example http://localhost:3000]" {
+		t.Errorf("application create --allowed-origin and update --name = %v, %v", page.AllowedOrigins, moved.AllowedOrigins)
+	}
+	x.read(&moved, "", "application", "update", page.ID, "--allowed-origin", "https://pay.example")
+	if fmt.Sprint(moved.AllowedOrigins) != "[https://pay.example]" || moved.Name != "page 2" {
+		t.Errorf("application update --allowed-origin = %+v", moved)
+	}
+	moved = api.Application{}
+	if x.read(&moved, "", "application", "update", page.ID, "--allowed-origin", ""); len(moved.AllowedOrigins) != 0 {
+		t.Errorf("application update --allowed-origin '' = %+v", moved)
+	}
+
 	var more api.Key
 	x.read(&more, "", "application", "rotate-key", made.ID, "--keep-old")
 	var keys []api.Key
@@ -161,6 +178,7 @@ func TestApplicationsOverTheAPI(t *testing.T) {
 		"rules of nonsense":   {[]string{"application", "update", made.ID, "--rules", mustWrite(t, rules, planted)}, "", 2, errRules.Error()},
 		"no instant":          {[]string{"application", "create", "x", "--expires-at", planted}, "", 2, errInstant.Error()},
 		"nothing that it may": {[]string{"application", "create", "x"}, "", 11, "permissions or rules are required"},
+		"no origin":           {[]string{"application", "update", page.ID, "--allowed-origin", "https://" + planted + "/"}, "", 11, "allowed_origins.0 " + origin.Must},
 		"no such key":         {[]string{"application", "keys", made.ID, "none"}, "", 11, "no such key"},
 		"no such key here":    {[]string{"application", "keys", made.ID, planted, "--tenant", x.keys.TenantID, "--data", x.data}, "", 1, "no such key"},
 	})
@@ -204,6 +222,7 @@ func TestSessionsOverTheAPI(t *testing.T) {
 	x.refused(map[string]refusedCase{
 		"no nonce":    {[]string{"session", "authorize", "--permission", "token:read"}, "{}", 2, errNonce.Error()},
 		"used up":     {[]string{"session", "authorize", "--permission", "token:read"}, nonce, 11, "the nonce was used already"},
+		"of another":  {[]string{"session", "authorize", "--permission", "token:read", "--application", planted}, nonce, 11, "the session was made by another application"},
 		"an unknown":  {[]string{"session", "authorize", "--permission", "token:read"}, planted, 11, "no session waits for this nonce"},
 		"not private": {[]string{"session", "create"}, "", 11, "this takes the key of a public application"},
 	})

@@ -61,9 +61,10 @@ can give no more than it has itself.`,
 	}
 	read := inputFlag(c, "the nonce")
 	grant := grantFlags(c)
+	from := c.Flags().String("application", "", "id of the public application that must have made the session (default: any)")
 	expires := c.Flags().String("expires-at", "", "instant at which the session ends, within 24 hours (default: three minutes after it was made)")
 	return apiCommand(c, func(c *cobra.Command, call *client.Client, _ []string) (any, error) {
-		var in api.AuthorizeSession
+		in := api.AuthorizeSession{ApplicationID: *from}
 		var err error
 		if in.Permissions, in.Rules, err = grant(); err != nil {
 			return nil, err

@@ -136,7 +136,7 @@ func serve(get func() (*file, error)) func(http.ResponseWriter, *http.Request, a
 		}
 		body, tag := f.body, `"`+f.tag+`"`
 		h := w.Header()
-		if takesGzip(r) {
+		if httpapi.TakesGzip(r) {
 			body, tag = f.zipped, `"`+f.tag+`-z"`
 			h.Set("Content-Encoding", "gzip")
 		}
@@ -153,15 +153,4 @@ func serve(get func() (*file, error)) func(http.ResponseWriter, *http.Request, a
 		_, _ = w.Write(body) // fails only when the client has gone
 		return nil
 	}
-}
-
-func takesGzip(r *http.Request) bool {
-	for _, coding := range strings.Split(strings.Join(r.Header.Values("Accept-Encoding"), ","), ",") {
-		name, weight, _ := strings.Cut(strings.ReplaceAll(coding, " ", ""), ";")
-		refused := weight != "" && strings.Trim(weight, "qQ=0.") == ""
-		if strings.EqualFold(name, "gzip") && !refused {
-			return true
-		}
-	}
-	return false
 }

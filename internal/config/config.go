@@ -24,6 +24,9 @@ type Config struct {
 	Environment  string
 	HeaderPrefix string
 
+	PublicURL         string // an origin, or empty
+	ElementsPublicURL string // an origin, or empty; see ElementsURL
+
 	TLSCertFile            string
 	TLSKeyFile             string
 	TLSTerminatedElsewhere bool

@@ -87,6 +87,10 @@ func TestWhatIsNotUnderstoodIsRefusedByName(t *testing.T) {
 		"a secret on the command line":      {flags: map[string]string{"kek.value": planted}, want: "TOKENKEEP_KEK_VALUE"},
 		"an empty data folder":              {file: "data: ''", want: "data"},
 		"an origin that is not one":         {file: "cors_origins: [" + planted + "]", want: "cors_origins"},
+		"a public address with a path":      {file: "public_url: https://vault.example/" + planted, want: "public_url"},
+		"a public address in clear":         {file: "public_url: http://vault.example", want: "public_url"},
+		"a public address with a slash":     {file: "elements.public_url: https://fields.example/", want: "elements.public_url"},
+		"a public address with a query":     {file: "elements: {public_url: 'https://fields.example?" + planted + "'}", want: "elements.public_url"},
 		"an environment with a slash in it": {file: "environment: a/b", want: "environment"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -227,6 +231,22 @@ func TestEveryDefaultIsTheValueThatItSays(t *testing.T) {
 		}
 		if got := s.Value(c); got != want {
 			t.Errorf("%s = %q, want its default %q", s.Name, got, want)
+		}
+	}
+}
+
+func TestTheOriginOfFieldPages(t *testing.T) {
+	for name, test := range map[string]struct{ file, want string }{
+		"nothing":          {"addr: 127.0.0.1:1", ""},
+		"one for both":     {"public_url: https://vault.example", "https://vault.example"},
+		"two":              {"public_url: https://vault.example\nelements: {public_url: 'https://fields.example:8443'}", "https://fields.example:8443"},
+		"one of its own":   {"elements.public_url: http://localhost:8420", "http://localhost:8420"},
+		"set and emptied":  {"public_url: ''", ""},
+		"on this computer": {"public_url: http://127.0.0.1:8420", "http://127.0.0.1:8420"},
+	} {
+		c, err := config.Load(write(t, test.file), nil, nil)
+		if err != nil || c.ElementsURL() != test.want {
+			t.Errorf("%s: ElementsURL = %q, %v; want %q", name, c.ElementsURL(), err, test.want)
 		}
 	}
 }

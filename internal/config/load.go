@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -264,6 +265,10 @@ func (c *Config) checkKEK() error {
 	}
 	return nil
 }
+
+// ElementsURL returns the origin of field pages, which is also the one that they
+// call; empty when it is the host of each request.
+func (c *Config) ElementsURL() string { return cmp.Or(c.ElementsPublicURL, c.PublicURL) }
 
 // KEKs returns the URIs of the key-encryption keys: the first wraps, all unwrap.
 func (c *Config) KEKs() []string {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tokenkeep/tokenkeep/internal/origin"
 	"github.com/tokenkeep/tokenkeep/internal/secret"
 )
 
@@ -50,6 +51,11 @@ var settings = []Setting{
 		"prod", func(c *Config) *string { return &c.Environment }, matches(`^[a-z0-9]{1,12}$`, "must be 1 to 12 lower-case letters and digits")),
 	text("header_prefix", "Prefix of the service's own headers: SVC makes SVC-API-KEY.",
 		"SVC", func(c *Config) *string { return &c.HeaderPrefix }, matches(`^[A-Za-z][A-Za-z0-9-]{0,30}$`, "must begin with a letter and hold letters, digits and dashes")),
+
+	text("public_url", "Origin under which browsers reach this server, such as https://vault.example. The policy of field pages names it. Without it, the host of each request counts.",
+		"", func(c *Config) *string { return &c.PublicURL }, isOrigin),
+	text("elements.public_url", "Origin of field pages, such as https://fields.vault.example, when they have a host name apart from that of the API. It leads to this server, too.",
+		"", func(c *Config) *string { return &c.ElementsPublicURL }, isOrigin),
 
 	text("tls.cert_file", "PEM file with the certificate and its chain. Read again on SIGHUP.",
 		"", func(c *Config) *string { return &c.TLSCertFile }, nil),
@@ -419,6 +425,13 @@ func list(v string) []string {
 		}
 	}
 	return out
+}
+
+func isOrigin(v string) error {
+	if !origin.Valid(v) {
+		return errors.New(origin.Must)
+	}
+	return nil
 }
 
 func isSet(v string) error {

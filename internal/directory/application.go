@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -12,6 +14,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/audit"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
+	"github.com/tokenkeep/tokenkeep/internal/origin"
 	"github.com/tokenkeep/tokenkeep/internal/secret"
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
@@ -27,6 +30,10 @@ var (
 // in a new one and take out the old one without a pause.
 const maxKeys = 3
 
+// maxOrigins is how many allowed origins an application may have: they are all
+// part of one header.
+const maxOrigins = 20
+
 // Application is an application with its keys, and with a key itself only in
 // the answer that made it.
 type Application struct {
@@ -39,6 +46,9 @@ type Application struct {
 	Keys        []Key
 	ExpiresAt   time.Time
 	Key         secret.Text
+	// AllowedOrigins are the pages that may embed fields with the keys of a
+	// public application.
+	AllowedOrigins []string
 	Made
 }
 
@@ -61,6 +71,8 @@ type NewApplication struct {
 	Rules       []access.Rule
 	ExpiresAt   time.Time
 	WithoutKey  bool
+	// AllowedOrigins are for public applications only.
+	AllowedOrigins []string
 }
 
 // check notes what is wrong and returns the permissions and rules to store.
@@ -75,14 +87,35 @@ func (n *NewApplication) check(f *fault.Fields, now time.Time) (t access.Applica
 	if !n.ExpiresAt.IsZero() && !n.ExpiresAt.After(now) {
 		f.Add("expires_at", "must be in the future")
 	}
+	n.AllowedOrigins = checkOrigins(f, t, n.AllowedOrigins)
 	return t
 }
 
-func applicationOf(tenant string, r store.Application, rules []access.Rule, keys []store.Key) Application {
+// checkOrigins notes what is wrong with the origins of an application, and
+// returns them without repeats.
+func checkOrigins(f *fault.Fields, t access.ApplicationType, list []string) (kept []string) {
+	switch {
+	case len(list) > 0 && t != access.Public:
+		f.Add("allowed_origins", "only public applications have allowed origins")
+	case len(list) > maxOrigins:
+		f.Add("allowed_origins", "must have at most 20 origins")
+	default:
+		for i, o := range list {
+			if !origin.Valid(o) {
+				f.Add("allowed_origins."+strconv.Itoa(i), origin.Must)
+			} else if !slices.Contains(kept, o) {
+				kept = append(kept, o)
+			}
+		}
+	}
+	return kept
+}
+
+func applicationOf(tenant string, r store.Application, rules []access.Rule, origins []string, keys []store.Key) Application {
 	a := Application{
 		ID: r.ID, TenantID: tenant, Name: r.Name, Type: access.ApplicationType(r.Type), Permissions: r.Permissions, Rules: rules,
-		ExpiresAt: r.ExpiresAt.Time(),
-		Made:      Made{CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt.Time(), ModifiedBy: r.ModifiedBy, ModifiedAt: r.ModifiedAt.Time()},
+		ExpiresAt: r.ExpiresAt.Time(), AllowedOrigins: slices.Clone(origins),
+		Made: Made{CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt.Time(), ModifiedBy: r.ModifiedBy, ModifiedAt: r.ModifiedAt.Time()},
 	}
 	for _, k := range keys {
 		a.Keys = append(a.Keys, keyOf(k))
@@ -128,7 +161,7 @@ func keysOfRow(ctx context.Context, tx store.Tx, id string) (r store.Application
 }
 
 func opened(ctx context.Context, tx store.Tx, keys *keyring.Keys, r store.Application) (Application, error) {
-	rules, err := openGrant(keys, r)
+	g, err := openGrant(keys, r)
 	if err != nil {
 		return Application{}, err
 	}
@@ -136,7 +169,7 @@ func opened(ctx context.Context, tx store.Tx, keys *keyring.Keys, r store.Applic
 	if err != nil {
 		return Application{}, fmt.Errorf("list keys: %w", err)
 	}
-	return applicationOf(tx.Tenant(), r, rules, list), nil
+	return applicationOf(tx.Tenant(), r, g.Rules, g.AllowedOrigins, list), nil
 }
 
 // keysFor asks for the permission and then for the tenant's keys, which may
@@ -185,18 +218,19 @@ func (s *Service) CreateApplication(ctx context.Context, c access.Caller, in New
 
 // prepared is an application that is ready to be stored: sealed, with its key made.
 type prepared struct {
-	row   store.Application
-	rules []access.Rule
-	key   *store.Key
-	text  secret.Text
+	row     store.Application
+	rules   []access.Rule
+	origins []string
+	key     *store.Key
+	text    secret.Text
 }
 
 func (s *Service) prepare(keys *keyring.Keys, c access.Caller, kind access.ApplicationType, in NewApplication) (prepared, error) {
-	p := prepared{rules: in.Rules, row: store.Application{
+	p := prepared{rules: in.Rules, origins: in.AllowedOrigins, row: store.Application{
 		ID: access.NewID(), Name: in.Name, Type: string(kind), Permissions: in.Permissions, ExpiresAt: store.At(in.ExpiresAt),
 		CreatedBy: c.Application(), CreatedAt: store.At(s.now()), Version: 1,
 	}}
-	if err := sealGrant(keys, &p.row, in.Rules); err != nil {
+	if err := sealGrant(keys, &p.row, in.Rules, in.AllowedOrigins); err != nil {
 		return p, err
 	}
 	if !in.WithoutKey {
@@ -221,7 +255,7 @@ func (p prepared) insert(ctx context.Context, tx store.Tx) (Application, error) 
 		}
 		list = append(list, *p.key)
 	}
-	a := applicationOf(tx.Tenant(), p.row, p.rules, list)
+	a := applicationOf(tx.Tenant(), p.row, p.rules, p.origins, list)
 	a.Key = p.text
 	return a, nil
 }
@@ -329,8 +363,11 @@ func (s *Service) ReplaceApplication(ctx context.Context, c access.Caller, id st
 		if err := f.Err(); err != nil {
 			return err
 		}
+		// One that does not open had unknown origins: it is replaced all the same.
+		was, err := openGrant(keys, r)
+		changed := err != nil && in.Type == string(access.Public) || !slices.Equal(was.AllowedOrigins, in.AllowedOrigins)
 		r.Name, r.Permissions, r.ExpiresAt = in.Name, in.Permissions, store.At(in.ExpiresAt)
-		if err := sealGrant(keys, &r, in.Rules); err != nil {
+		if err := sealGrant(keys, &r, in.Rules, in.AllowedOrigins); err != nil {
 			return err
 		}
 		r.ModifiedBy, r.ModifiedAt = c.Application(), store.At(s.now())
@@ -339,6 +376,11 @@ func (s *Service) ReplaceApplication(ctx context.Context, c access.Caller, id st
 			return errChanged
 		} else if err != nil {
 			return fmt.Errorf("replace application: %w", err)
+		}
+		if changed {
+			if err := tx.AppendLog(ctx, audit.EntryThat(c, s.now(), audit.Application, id, audit.Update, "allowed origins changed")); err != nil {
+				return err
+			}
 		}
 		if a, err = opened(ctx, tx, keys, r); err != nil {
 			return err

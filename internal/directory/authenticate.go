@@ -5,6 +5,7 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/tokenkeep/tokenkeep/internal/access"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
@@ -15,6 +16,7 @@ import (
 
 var (
 	errUnknownKey = fault.New(fault.Unauthenticated, "the API key is not known")
+	errNoElements = fault.New(fault.NotFound, "no such public key")
 	errExpired    = fault.New(fault.Unauthenticated, "the application of this API key has expired")
 )
 
@@ -37,32 +39,62 @@ func (s *Service) Authenticate(ctx context.Context, text secret.Text) (access.Ca
 	if k.Kind() == access.SessionKey {
 		return s.authenticateSession(ctx, keys, text)
 	}
-	hash := keys.HashKey(text)
-	var found store.Key
+	found, known, err := s.lookUp(ctx, keys, k)
+	if err != nil {
+		return access.Caller{}, err
+	}
+	return access.NewApplication(k.Tenant(), known.row.ID, access.ApplicationType(known.row.Type), known.grant).WithKey(found.ID), nil
+}
+
+// lookUp finds the application of a key, as it is now.
+func (s *Service) lookUp(ctx context.Context, keys *keyring.Keys, k access.Key) (found store.Key, known knownGrant, err error) {
+	hash := keys.HashKey(k.Text())
 	var a store.Application
 	err = s.store.View(ctx, k.Tenant(), func(tx store.Tx) (err error) {
 		found, a, err = tx.KeyByHash(ctx, hash)
 		return err
 	})
 	if errors.Is(err, store.ErrNotFound) {
-		return access.Caller{}, errUnknownKey
+		return found, known, errUnknownKey
 	}
 	if err != nil {
-		return access.Caller{}, fmt.Errorf("look up key: %w", err)
+		return found, known, fmt.Errorf("look up key: %w", err)
 	}
-	kind := access.ApplicationType(a.Type)
-	bound := subtle.ConstantTimeCompare([]byte(found.ID), []byte(keyID(keys, text, a.ID)))
-	if subtle.ConstantTimeCompare(found.Hash, hash)&bound != 1 || kind.KeyKind() != k.Kind() {
-		return access.Caller{}, errUnknownKey
+	bound := subtle.ConstantTimeCompare([]byte(found.ID), []byte(keyID(keys, k.Text(), a.ID)))
+	if subtle.ConstantTimeCompare(found.Hash, hash)&bound != 1 || access.ApplicationType(a.Type).KeyKind() != k.Kind() {
+		return found, known, errUnknownKey
 	}
-	grant, err := s.grants.of(k.Tenant(), keys, a)
-	if err != nil {
-		return access.Caller{}, err
+	if known, err = s.grants.opened(k.Tenant(), keys, a); err != nil {
+		return found, known, err
 	}
 	if !a.ExpiresAt.IsZero() && a.ExpiresAt <= store.At(s.now()) {
-		return access.Caller{}, errExpired
+		return found, known, errExpired
 	}
-	return access.NewApplication(k.Tenant(), a.ID, kind, grant).WithKey(found.ID), nil
+	return found, known, nil
+}
+
+// AllowedOrigins returns the pages that may embed fields with the key of a
+// public application: none when the application has no list. A key that is
+// malformed, revoked, expired or not of a public application is not found, and
+// the fault is the same for all of them: nothing is told of keys that are not
+// made for browsers. It reads the store every time, as Authenticate does.
+func (s *Service) AllowedOrigins(ctx context.Context, key secret.Text) ([]string, error) {
+	k, ok := access.ParseKey(key, access.PublicKey)
+	if !ok {
+		return nil, errNoElements
+	}
+	keys, err := s.ring.For(ctx, k.Tenant())
+	if errors.Is(err, keyring.ErrNoKeys) || errors.Is(err, store.ErrNoTenant) {
+		return nil, errNoElements
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get keys: %w", err)
+	}
+	_, known, err := s.lookUp(ctx, keys, k)
+	if errors.Is(err, fault.Unauthenticated) {
+		return nil, errNoElements
+	}
+	return slices.Clone(known.origins), err
 }
 
 // Acting is the caller that an application or, where session is not empty, one

@@ -106,10 +106,14 @@ type sealedGrant struct {
 	Permissions []string      `json:"permissions,omitempty"`
 	Rules       []access.Rule `json:"rules,omitempty"`
 	ExpiresAt   store.Time    `json:"expires_at,omitempty"`
+	// AllowedOrigins are the pages that may embed fields. A server of the
+	// release before drops them when it replaces an application.
+	AllowedOrigins []string `json:"allowed_origins,omitempty"`
 }
 
-func sealGrant(keys *keyring.Keys, r *store.Application, rules []access.Rule) error {
-	b, err := json.Marshal(sealedGrant{r.Type, r.Permissions, rules, r.ExpiresAt})
+// sealGrant seals a row with the rules and the origins.
+func sealGrant(keys *keyring.Keys, r *store.Application, rules []access.Rule, origins []string) error {
+	b, err := json.Marshal(sealedGrant{r.Type, r.Permissions, rules, r.ExpiresAt, origins})
 	if err != nil {
 		return fmt.Errorf("encode a grant: %w", err)
 	}
@@ -117,20 +121,19 @@ func sealGrant(keys *keyring.Keys, r *store.Application, rules []access.Rule) er
 	return err
 }
 
-// openGrant returns the rules of an application whose row says what was sealed.
-func openGrant(keys *keyring.Keys, r store.Application) ([]access.Rule, error) {
+// openGrant returns the grant of an application whose row says what was sealed.
+func openGrant(keys *keyring.Keys, r store.Application) (g sealedGrant, err error) {
 	b, err := keys.Open(r.ID, keyring.FieldApplicationRules, r.Rules)
 	if err != nil {
-		return nil, err
+		return g, err
 	}
-	var g sealedGrant
 	if err := json.Unmarshal(b, &g); err != nil {
-		return nil, errors.New("decode a grant") // the decoder's words may repeat it
+		return sealedGrant{}, errors.New("decode a grant") // the decoder's words may repeat it
 	}
 	if g.Type != r.Type || g.ExpiresAt != r.ExpiresAt || !slices.Equal(g.Permissions, r.Permissions) {
-		return nil, &keyring.OpenError{Record: r.ID, Field: keyring.FieldApplicationRules}
+		return sealedGrant{}, &keyring.OpenError{Record: r.ID, Field: keyring.FieldApplicationRules}
 	}
-	return g.Rules, nil
+	return g, nil
 }
 
 // notFound turns the store's "not there" into words for the caller.

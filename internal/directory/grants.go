@@ -27,34 +27,42 @@ type grants struct {
 type grantID struct{ tenant, application string }
 
 type knownGrant struct {
-	row   store.Application // as it was opened
-	grant access.Grant
+	row     store.Application // as it was opened
+	grant   access.Grant
+	origins []string // never changed
 }
 
 // of returns the grant of a row.
 func (g *grants) of(tenant string, keys *keyring.Keys, row store.Application) (access.Grant, error) {
+	k, err := g.opened(tenant, keys, row)
+	return k.grant, err
+}
+
+// opened returns all that was sealed with a row.
+func (g *grants) opened(tenant string, keys *keyring.Keys, row store.Application) (knownGrant, error) {
 	id := grantID{tenant, row.ID}
 	g.mu.RLock()
 	k, ok := g.known[id]
 	g.mu.RUnlock()
 	if ok && sameGrant(k.row, row) {
-		return k.grant, nil
+		return k, nil
 	}
-	rules, err := openGrant(keys, row)
+	sealed, err := openGrant(keys, row)
 	if err != nil {
-		return access.Grant{}, fmt.Errorf("open grant: %w", err)
+		return knownGrant{}, fmt.Errorf("open grant: %w", err)
 	}
-	grant, err := access.NewGrant(row.Permissions, rules)
+	grant, err := access.NewGrant(row.Permissions, sealed.Rules)
 	if err != nil {
-		return access.Grant{}, fmt.Errorf("read grant: %w", err)
+		return knownGrant{}, fmt.Errorf("read grant: %w", err)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.known == nil || len(g.known) >= maxGrants {
 		g.known = make(map[grantID]knownGrant)
 	}
-	g.known[id] = knownGrant{row, grant}
-	return grant, nil
+	k = knownGrant{row, grant, sealed.AllowedOrigins}
+	g.known[id] = k
+	return k, nil
 }
 
 // sameGrant compares all that openGrant looks at.

@@ -27,6 +27,7 @@ const (
 var (
 	errNoSession    = fault.New(fault.NotFound, "no such session")
 	errNoNonce      = fault.New(fault.NotFound, "no session waits for this nonce")
+	errForeign      = fault.New(fault.Forbidden, "the session was made by another application").WithCode("foreign_session")
 	errNonceUsed    = fault.New(fault.Conflict, "the nonce was used already")
 	errSessionEnded = fault.New(fault.Unauthenticated, "the session has expired")
 	errNotYet       = fault.New(fault.Forbidden, "the session is not authorized yet")
@@ -185,6 +186,9 @@ type Authorization struct {
 	Permissions []string
 	Rules       []access.Rule
 	ExpiresAt   time.Time // zero leaves it as it is
+	// ApplicationID is the public application that must have made the session;
+	// "" for any.
+	ApplicationID string
 }
 
 // AuthorizeSession gives a session its rights, once. They are no more than the
@@ -234,6 +238,9 @@ func (s *Service) AuthorizeSession(ctx context.Context, c access.Caller, in Auth
 			return errNoNonce
 		} else if err != nil {
 			return err
+		}
+		if in.ApplicationID != "" && in.ApplicationID != r.CreatedBy {
+			return access.About(access.Refuse(0, errForeign), access.Entity{Type: audit.Session, ID: r.ID})
 		}
 		if r.AuthorizedBy != "" {
 			return errNonceUsed

@@ -67,6 +67,7 @@ var rows = []struct {
 	{"key-encryption key file", kekFile},
 	{"configuration file", configFile},
 	{"TLS certificate", certificate},
+	{"public address", publicAddress},
 	{"key-encryption key", kekAge},
 	{"KMS", kmsUse},
 	{"data keys", dataKeys},

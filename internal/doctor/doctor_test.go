@@ -90,11 +90,15 @@ func (w *ward) schema(has, knows int, err error) {
 	w.Status, w.Schema = nil, func() (int, int, error) { return has, knows, err }
 }
 
+func (w *ward) public(api, fields string) {
+	w.Config.PublicURL, w.Config.ElementsPublicURL = api, fields
+}
+
 func (w *ward) certificate(from, to time.Time) {
 	w.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	w.must(err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: from, NotAfter: to}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: from, NotAfter: to, DNSNames: []string{"vault.example", "fields.vault.example"}}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	w.must(err)
 	w.write("cert.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
@@ -135,6 +139,14 @@ func TestEveryRowTellsGoodFromBad(t *testing.T) {
 		"a certificate of tomorrow":      {"TLS certificate", func(w *ward) { w.certificate(now.Add(time.Hour), now.Add(year)) }, doctor.Fail, "not valid yet"},
 		"a certificate that is none":     {"TLS certificate", func(w *ward) { w.write("cert.pem", "none") }, doctor.Fail, "holds no certificate"},
 		"a certificate that is not here": {"TLS certificate", func(w *ward) { w.must(os.Remove(w.path("cert.pem"))) }, doctor.Fail, "cannot be read"},
+		"no public address":              {"public address", func(*ward) {}, doctor.OK, "not set"},
+		"a name of the certificate":      {"public address", func(w *ward) { w.public("https://vault.example", "https://fields.vault.example") }, doctor.OK, "at https://fields.vault.example"},
+		"another name":                   {"public address", func(w *ward) { w.public("https://other.example", "") }, doctor.Warn, "host of public_url"},
+		"another name for the fields":    {"public address", func(w *ward) { w.public("https://vault.example", "https://other.example") }, doctor.Warn, "host of elements.public_url"},
+		"the same name twice":            {"public address", func(w *ward) { w.public("https://vault.example", "https://vault.example") }, doctor.Warn, "the same"},
+		"a public address without TLS":   {"public address", func(w *ward) { w.public("https://x.example", ""); w.Config.TLSCertFile = "" }, doctor.OK, "at https://x.example"},
+		"an unreadable certificate":      {"public address", func(w *ward) { w.public("https://x.example", ""); w.must(os.Remove(w.path("cert.pem"))) }, doctor.Unknown, "cannot be read"},
+		"a name but no certificate":      {"public address", func(w *ward) { w.public("https://x.example", ""); w.write("cert.pem", "none") }, doctor.Unknown, "no certificate"},
 		"no TLS":                         {"TLS certificate", func(w *ward) { w.Config.TLSCertFile = "" }, doctor.OK, "no TLS"},
 		"TLS in front":                   {"TLS certificate", func(w *ward) { w.Config.TLSCertFile, w.Config.TLSTerminatedElsewhere = "", true }, doctor.Unknown, "in front"},
 

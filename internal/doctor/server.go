@@ -4,6 +4,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -82,12 +83,8 @@ func certificate(p Patient) (State, string, string) {
 	if err != nil {
 		return Fail, "tls.cert_file cannot be read", "make it readable for the server's user"
 	}
-	block, _ := pem.Decode(b)
-	if block == nil {
-		return Fail, "tls.cert_file holds no certificate", "put a PEM file with the chain there"
-	}
-	cert, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
+	cert, ok := firstCertificate(b)
+	if !ok {
 		return Fail, "tls.cert_file holds no certificate", "put a PEM file with the chain there"
 	}
 	const renew = "renew it, then send the server SIGHUP"
@@ -104,6 +101,44 @@ func certificate(p Patient) (State, string, string) {
 		return Warn, found, renew
 	}
 	return OK, found, ""
+}
+
+// firstCertificate returns the server's certificate, which comes before its chain.
+func firstCertificate(b []byte) (*x509.Certificate, bool) {
+	block, _ := pem.Decode(b)
+	if block == nil {
+		return nil, false
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	return cert, err == nil
+}
+
+// publicAddress checks the names under which browsers reach the server.
+func publicAddress(p Patient) (State, string, string) {
+	c := p.Config
+	if c.ElementsURL() == "" {
+		return OK, "public_url is not set: the policy of field pages names the host of each request", ""
+	}
+	if c.ElementsPublicURL == c.PublicURL {
+		return Warn, "elements.public_url is the same as public_url", "give the field pages a host name apart from that of the API, or leave it out"
+	}
+	if c.TLSCertFile == "" {
+		return OK, "field pages are at " + c.ElementsURL(), ""
+	}
+	b, err := os.ReadFile(c.TLSCertFile)
+	if err != nil {
+		return Unknown, "tls.cert_file cannot be read", "make it readable for the server's user"
+	}
+	cert, ok := firstCertificate(b)
+	if !ok {
+		return Unknown, "tls.cert_file holds no certificate", "put a PEM file with the chain there"
+	}
+	for _, s := range []struct{ setting, value string }{{"public_url", c.PublicURL}, {"elements.public_url", c.ElementsPublicURL}} {
+		if u, err := url.Parse(s.value); err == nil && s.value != "" && cert.VerifyHostname(u.Hostname()) != nil {
+			return Warn, "the TLS certificate does not name the host of " + s.setting, "get a certificate for both names, unless something in front has one"
+		}
+	}
+	return OK, "field pages are at " + c.ElementsURL() + ", which the TLS certificate names", ""
 }
 
 // kekAge goes by the file, which is replaced when a key is added.

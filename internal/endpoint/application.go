@@ -28,7 +28,7 @@ func orEmpty[T any](list []T) []T {
 func applicationOf(a directory.Application) api.Application {
 	out := api.Application{
 		ID: a.ID, TenantID: a.TenantID, Name: a.Name, Type: string(a.Type), Permissions: orEmpty(a.Permissions), Rules: orEmpty(a.Rules),
-		Keys: []api.Key{}, Key: a.Key.Reveal(), ExpiresAt: api.Time{Time: a.ExpiresAt}, Made: madeOf(a.Made),
+		Keys: []api.Key{}, Key: a.Key.Reveal(), ExpiresAt: api.Time{Time: a.ExpiresAt}, AllowedOrigins: a.AllowedOrigins, Made: madeOf(a.Made),
 	}
 	for _, k := range a.Keys {
 		out.Keys = append(out.Keys, keyOf(k))
@@ -52,7 +52,7 @@ func (s Services) createApplication(r *http.Request, c access.Caller, a *idempot
 	}, func(last ...store.Step[directory.Application]) (directory.Application, error) {
 		return s.Directory.CreateApplication(r.Context(), c, directory.NewApplication{
 			Name: in.Name, Type: in.Type, Permissions: in.Permissions, Rules: in.Rules, ExpiresAt: in.ExpiresAt.Time,
-			WithoutKey: in.CreateKey != nil && !*in.CreateKey,
+			AllowedOrigins: in.AllowedOrigins, WithoutKey: in.CreateKey != nil && !*in.CreateKey,
 		}, last...)
 	})
 }
@@ -91,6 +91,7 @@ func (s Services) replaceApplication(r *http.Request, c access.Caller, a *idempo
 	return effect(r.Context(), a, showApplication, func(last ...store.Step[directory.Application]) (directory.Application, error) {
 		return s.Directory.ReplaceApplication(r.Context(), c, r.PathValue("id"), directory.NewApplication{
 			Name: in.Name, Type: in.Type, Permissions: in.Permissions, Rules: in.Rules, ExpiresAt: in.ExpiresAt.Time,
+			AllowedOrigins: in.AllowedOrigins,
 		}, last...)
 	})
 }

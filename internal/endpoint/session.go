@@ -34,7 +34,7 @@ func (s Services) authorizeSession(r *http.Request, c access.Caller, a *idempote
 		return done(audit.Session, authorized.ID, http.StatusOK)
 	}, func(last ...store.Step[directory.Session]) (directory.Session, error) {
 		return s.Directory.AuthorizeSession(r.Context(), c, directory.Authorization{
-			Nonce: secret.NewText(in.Nonce), Permissions: in.Permissions, Rules: in.Rules, ExpiresAt: in.ExpiresAt.Time,
+			Nonce: secret.NewText(in.Nonce), Permissions: in.Permissions, Rules: in.Rules, ExpiresAt: in.ExpiresAt.Time, ApplicationID: in.ApplicationID,
 		}, last...)
 	})
 }

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"errors"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -17,6 +18,7 @@ var (
 	errNoKey      = fault.New(fault.Unauthenticated, "an API key is required")
 	errManyKeys   = fault.New(fault.Unauthenticated, "more than one API key was sent")
 	errUnknownKey = fault.New(fault.Unauthenticated, "the API key is not known")
+	errForeign    = fault.New(fault.Forbidden, "the session was made by another application").WithCode("foreign_session")
 	errNotForCode = fault.New(fault.NotFound, "there is no such resource for code")
 	errIdemKey    = fault.New(fault.Invalid, "the idempotency key must be 1 to 200 printable characters")
 )
@@ -86,7 +88,35 @@ func (x *exchange) authenticate(r *http.Request) (access.Caller, error) {
 	if err := x.limitKey(values[0], c); err != nil {
 		return access.Caller{}, err
 	}
+	if err := x.checkPublicKey(r, c); err != nil {
+		return access.Caller{}, err
+	}
 	return c, nil
+}
+
+// checkPublicKey refuses a caller that is neither the application of the public
+// key in the request nor one of its sessions. Pages hand sessions to fields, and
+// the fields name their own key: what is typed into them must not end up with
+// another application.
+func (x *exchange) checkPublicKey(r *http.Request, c access.Caller) error {
+	values := r.Header.Values(x.handler.publicKey)
+	if len(values) == 0 {
+		return nil
+	}
+	if len(values) > 1 {
+		return errForeign
+	}
+	owner, err := x.handler.options.Authenticate(r.Context(), secret.NewText(values[0]))
+	if errors.Is(err, fault.Unauthenticated) || errors.Is(err, fault.Forbidden) {
+		return errForeign
+	}
+	if err != nil {
+		return err
+	}
+	if owner.RequireType(access.Public) != nil || owner.Tenant() != c.Tenant() || owner.Application() != c.Application() {
+		return errForeign
+	}
+	return nil
 }
 
 // IdempotencyKey returns the idempotency key of a request; "" when there is

@@ -153,8 +153,11 @@ func (x *exchange) WriteHeader(status int) {
 	}
 	header := x.Header()
 	header.Set(x.handler.traceID, x.trace)
-	if x.row == nil || !x.row.noCORS() {
+	switch {
+	case x.row == nil || !x.row.noCORS() && x.row.Readers == ConfiguredPages:
 		x.handler.cors.stamp(header, x.origin, x.route == routePreflight)
+	case x.row.Readers == EveryPage:
+		header.Set("Access-Control-Allow-Origin", "*")
 	}
 	if len(x.policies) > 0 {
 		header.Set("RateLimit-Policy", strings.Join(x.policies, ", "))

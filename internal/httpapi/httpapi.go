@@ -61,10 +61,10 @@ type Handler struct {
 	metrics  *metrics
 	cors     cors
 	limits   *limits
-	apiKey   string // full header names, in canonical form
-	traceID  string
-	idemKey  string
 	draining atomic.Bool
+
+	// full header names, in canonical form
+	apiKey, publicKey, traceID, idemKey string
 }
 
 // New makes a handler of the rows and of the health checks. It panics when a
@@ -86,15 +86,16 @@ func New(o Options, routes []Route) *Handler {
 		o.MaxDepth = 64
 	}
 	h := &Handler{
-		options: o,
-		log:     o.Logger,
-		now:     o.Now,
-		metrics: newMetrics(o.Metrics),
-		cors:    newCORS(o.HeaderPrefix, o.CORSOrigins),
-		limits:  newLimits(o.RateLimits),
-		apiKey:  http.CanonicalHeaderKey(api.Header(o.HeaderPrefix, api.APIKey)),
-		traceID: http.CanonicalHeaderKey(api.Header(o.HeaderPrefix, api.TraceID)),
-		idemKey: http.CanonicalHeaderKey(api.Header(o.HeaderPrefix, api.IdempotencyKey)),
+		options:   o,
+		log:       o.Logger,
+		now:       o.Now,
+		metrics:   newMetrics(o.Metrics),
+		cors:      newCORS(o.HeaderPrefix, o.CORSOrigins),
+		limits:    newLimits(o.RateLimits),
+		apiKey:    http.CanonicalHeaderKey(api.Header(o.HeaderPrefix, api.APIKey)),
+		publicKey: http.CanonicalHeaderKey(api.Header(o.HeaderPrefix, api.PublicKey)),
+		traceID:   http.CanonicalHeaderKey(api.Header(o.HeaderPrefix, api.TraceID)),
+		idemKey:   http.CanonicalHeaderKey(api.Header(o.HeaderPrefix, api.IdempotencyKey)),
 	}
 	if h.log == nil {
 		h.log = slog.New(slog.DiscardHandler)

@@ -33,6 +33,17 @@ const (
 	Raw                    // the handler reads r.Body itself, under its own bounds
 )
 
+// Readers says which web pages may read the responses of a row. The zero value
+// lets those of the setting cors_origins.
+type Readers int
+
+// The readers of rows.
+const (
+	ConfiguredPages Readers = iota
+	EveryPage               // public files that pages load with an integrity hash
+	NoPage                  // documents that browsers show
+)
+
 // Route is one row of the API.
 type Route struct {
 	// Pattern is a method and a path: "DELETE /tokens/{id}". The method "*" is
@@ -61,7 +72,8 @@ type Route struct {
 	Unlimited bool
 	// NoCORS rows have no CORS headers, so that no web page reads them. Rows of
 	// the admin socket never have any.
-	NoCORS bool
+	NoCORS  bool
+	Readers Readers
 	// Problem gives the errors of this row another shape. Nil leaves it.
 	Problem func(api.Problem) any
 }

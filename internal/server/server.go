@@ -28,6 +28,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/admission"
 	"github.com/tokenkeep/tokenkeep/internal/apidoc"
 	"github.com/tokenkeep/tokenkeep/internal/config"
+	"github.com/tokenkeep/tokenkeep/internal/elements"
 	"github.com/tokenkeep/tokenkeep/internal/endpoint"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 	"github.com/tokenkeep/tokenkeep/internal/keyring/providers"
@@ -165,11 +166,15 @@ func New(ctx context.Context, c *config.Config, o Options) (_ *Server, err error
 	if err := s.connect(ctx); err != nil {
 		return nil, err
 	}
+	rows, err := s.routes()
+	if err != nil {
+		return nil, err
+	}
 	s.api = httpapi.New(httpapi.Options{
 		HeaderPrefix: c.HeaderPrefix, Authenticate: s.endpoints().Authenticate, Ready: s.ready, Logger: o.Logger, Now: o.Now, Metrics: s.registry,
 		MaxBody: c.MaxBody, CORSOrigins: c.CORSOrigins, TrustedProxies: c.TrustedProxies,
 		RateLimits: rateLimits(c), Memory: s.memory, Limits: s.limits,
-	}, s.routes())
+	}, rows)
 	if err := s.listen(); err != nil {
 		return nil, err
 	}
@@ -187,14 +192,19 @@ func newRegistry(version string) *prometheus.Registry {
 }
 
 // routes are the rows of the API.
-func (s *Server) routes() []httpapi.Route {
+func (s *Server) routes() ([]httpapi.Route, error) {
 	rows := endpoint.Routes(s.endpoints())
+	fields, err := elements.Routes(elements.Options{HeaderPrefix: s.config.HeaderPrefix, URL: s.config.ElementsURL(), Dev: s.config.Dev, Origins: s.origins})
+	if err != nil {
+		return nil, err
+	}
+	rows = append(rows, fields...)
 	rows = append(rows, apidoc.Routes(apidoc.Options{HeaderPrefix: s.config.HeaderPrefix, Release: s.options.Version, Page: s.config.APIPage})...)
 	rows = append(rows, s.options.Routes...)
 	if s.config.MetricsAddr == "" {
 		rows = append(rows, s.metricsRoute())
 	}
-	return rows
+	return rows, nil
 }
 
 func (s *Server) metricsRoute() httpapi.Route {

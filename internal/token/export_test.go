@@ -26,3 +26,20 @@ func Walk(body jsonvalue.Value) (out jsonvalue.Value, tokens int, err error) {
 }
 
 func Fold(s string) string { return fold(s) }
+
+// BrandOf returns the brand of a card number.
+func BrandOf(number string) string { return brandOf(number) }
+
+// BrandRange is a row of the table of brands.
+type BrandRange struct{ Brand, First, Last string }
+
+// BrandRanges returns the table of brands.
+func BrandRanges() (list []BrandRange) {
+	for _, b := range brands {
+		list = append(list, BrandRange{b.brand, b.first, b.last})
+	}
+	return list
+}
+
+// IsRoutingNumber reports whether a text is a routing number.
+func IsRoutingNumber(s string) bool { return isRoutingNumber(s) }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/date"
+	"github.com/tokenkeep/tokenkeep/internal/origin"
 )
 
 const everyManagement = `["tenant:read","tenant:update","tenant:delete","application:create","application:read","application:update",` +
@@ -48,9 +49,40 @@ func TestAnApplicationsLife(t *testing.T) {
 	)
 }
 
+func TestAllowedOrigins(t *testing.T) {
+	const (
+		who   = `"tenant_id":"{tenant}","name":"page","type":"public","permissions":["token:create"],"rules":[]`
+		keys  = `"keys":[{"id":"<uuid>","version":"1","prefix":"<prefix>","created_by":"{manager}","created_at":"<time>"}]`
+		times = `"created_by":"{manager}","created_at":"<time>","modified_by":"{manager}","modified_at":"<time>"`
+	)
+	w := newWalk(t)
+	w.walk(
+		step{name: "a page may embed fields", call: "POST /applications", status: 201,
+			body: `{"name":"page","type":"public","permissions":["token:create"],"allowed_origins":["https://shop.example","http://localhost:3000","https://shop.example"]}`,
+			want: `{"id":"<uuid>",` + who + `,` + keys + `,"key":"<public>","allowed_origins":["https://shop.example","http://localhost:3000"],"created_by":"{manager}","created_at":"<time>"}`,
+			keep: map[string]string{"id": "page", "key": "page_key"}, location: "/applications/{page}"},
+		step{name: "a page can read its own", call: "GET /applications/key", key: "page_key", status: 200,
+			want: `{"id":"{page}",` + who + `,` + keys + `,"allowed_origins":["https://shop.example","http://localhost:3000"],"created_by":"{manager}","created_at":"<time>"}`},
+		step{name: "PUT replaces the list", call: "PUT /applications/{page}", status: 200,
+			body: `{"name":"page","permissions":["token:create"],"allowed_origins":["https://pay.example:8443"]}`,
+			want: `{"id":"{page}",` + who + `,` + keys + `,"allowed_origins":["https://pay.example:8443"],` + times + `}`},
+		step{name: "and removes it when it leaves it out", call: "PUT /applications/{page}", status: 200,
+			body: `{"name":"page","permissions":["token:create"]}`,
+			want: `{"id":"{page}",` + who + `,` + keys + `,` + times + `}`},
+		step{name: "null and an empty list are none", call: "PUT /applications/{page}", status: 200,
+			body: `{"name":"page","permissions":["token:create"],"allowed_origins":null}`,
+			want: `{"id":"{page}",` + who + `,` + keys + `,` + times + `}`},
+	)
+}
+
 func TestWhatMakesNoApplication(t *testing.T) {
 	w := newWalk(t)
 	for name, test := range map[string]struct{ body, want string }{
+		"origins of a server": {`{"name":"x","type":"private","permissions":["token:create"],"allowed_origins":["https://shop.example"]}`, refused("allowed_origins", "only public applications have allowed origins")},
+		"an origin's path":    {`{"name":"x","type":"public","permissions":["token:create"],"allowed_origins":["https://shop.example/"]}`, refused("allowed_origins.0", origin.Must)},
+		"a wildcard":          {`{"name":"x","type":"public","permissions":["token:create"],"allowed_origins":["https://shop.example","*"]}`, refused("allowed_origins.1", origin.Must)},
+		"a null origin":       {`{"name":"x","type":"public","permissions":["token:create"],"allowed_origins":[null]}`, refused("allowed_origins.0", origin.Must)},
+		"too many origins":    {`{"name":"x","type":"public","permissions":["token:create"],"allowed_origins":[` + strings.Repeat(`"https://shop.example",`, 20) + `"https://shop.example"]}`, refused("allowed_origins", "must have at most 20 origins")},
 		"no type":             {`{"name":"x","permissions":["token:create"]}`, refused("type", "must be public, private or management")},
 		"neither grants":      {`{"name":"x","type":"private"}`, refused("permissions", "permissions or rules are required")},
 		"empty grants":        {`{"name":"x","type":"private","permissions":[],"rules":[]}`, refused("permissions", "permissions or rules are required")},

@@ -414,6 +414,71 @@ func TestASessionDiesWithItsKeys(t *testing.T) {
 	}
 }
 
+var foreign = coded(403, "the session was made by another application", "foreign_session")
+
+// A server that knows its page authorizes no session of another page.
+func TestAnAuthorizationMayNameTheApplicationThatMadeTheSession(t *testing.T) {
+	w := newSessions(t, everything, revealing)
+	w.application("other", "public", "token:create")
+	const grant = `"permissions":["token:read"]`
+	for name, id := range map[string]string{"another public one": "{other}", "a private one": "{server}", "none that exists": "4242424242424242"} {
+		w.wait("swapped")
+		w.step(step{name: name, call: "POST /sessions/authorize", key: "server_key", status: 403,
+			body: `{"nonce":"{swapped_nonce}","application_id":"` + id + `",` + grant + `}`, want: foreign})
+		w.call("swapped_key", "GET /tokens/card-1", "", 403)
+		w.call("server_key", "POST /sessions/authorize", `{"nonce":"{swapped_nonce}","application_id":"{web}",`+grant+`}`, 200)
+		w.shows("swapped_key", "card-1", masked)
+	}
+	for _, id := range []string{`""`, "null"} {
+		w.wait("any")
+		w.call("server_key", "POST /sessions/authorize", `{"nonce":"{any_nonce}","application_id":`+id+`,`+grant+`}`, 200)
+	}
+	if log := w.call("manager_key", "GET /logs?entity_type=session", "", 200); strings.Count(log, `"outcome":"denied"`) < 3 {
+		t.Errorf("the log lacks refused authorizations: %s", log)
+	}
+}
+
+// Fields name their own public key: a page cannot make them use the session of
+// another application.
+func TestARequestMayNameThePublicKeyOfItsSession(t *testing.T) {
+	w := newSessions(t, everything, revealing)
+	w.application("other", "public", "token:create")
+	w.session("mine", `"permissions":["token:read","token:create"]`)
+	stranger := w.server.Tenant(t)
+	w.names["stranger_key"] = w.server.Application(t, stranger.Tenant.ID, api.CreateApplication{Type: "public", Permissions: []string{"token:create"}}).Key
+	const header = "SVC-PUBLIC-KEY"
+	for name, test := range map[string]struct {
+		caller, public string
+		status         int
+	}{
+		"its own":                       {"mine_key", "web_key", 200},
+		"another application's":         {"mine_key", "other_key", 403},
+		"a private key":                 {"mine_key", "server_key", 403},
+		"a management key":              {"mine_key", "manager_key", 403},
+		"its own key as a session":      {"mine_key", "mine_key", 403},
+		"another tenant's":              {"mine_key", "stranger_key", 403},
+		"no key at all":                 {"mine_key", "none", 403},
+		"a private key as its own":      {"server_key", "server_key", 403},
+		"a private caller with a page":  {"server_key", "web_key", 403},
+		"a caller that is not known":    {"none", "web_key", 401},
+		"a session that waits for more": {"waiting_key", "web_key", 403},
+	} {
+		if test.caller == "waiting_key" {
+			w.wait("waiting")
+		}
+		w.names["none"] = "4242424242424242"
+		body := w.call(test.caller, "GET /tokens/card-1", "", test.status, header, w.names[test.public])
+		if test.status == 403 && test.caller != "waiting_key" {
+			if d := compare("body", decode(t, foreign), decode(t, body)); d != "" {
+				t.Errorf("%s: %s", name, d)
+			}
+		}
+	}
+	w.call("web_key", "POST /tokens", `{"type":"token","data":1}`, 201, header, w.names["web_key"])
+	w.call("other_key", "POST /tokens", `{"type":"token","data":1}`, 403, header, w.names["web_key"])
+	w.call("mine_key", "POST /tokens", `{"type":"token","data":1}`, 403, header, w.names["other_key"])
+}
+
 func TestRulesOfSessionsHaveConditions(t *testing.T) {
 	w := newSessions(t, "token:create", revealing)
 	w.call("filler_key", "POST /tokens", `{"id":"card-x","type":"card","data":{"number":"4242424242424242"},"containers":["/pci/low/"]}`, 201)

@@ -42,6 +42,7 @@ var pages = map[string]struct {
 	"quickstart-typescript.md": {1, 0, nil},
 	"browser.md":               {1, 0, nil},
 	"cli.md":                   {9, 9, nil},
+	"elements.md":              {1, 0, nil},
 }
 
 // TestTheExamplesOfThePagesWork pastes the shell blocks of each page, one after

@@ -1061,6 +1061,48 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/elements/v1/{file}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the loader of the card fields
+         * @description The script that a shop's page loads, under a name with its hash, and `integrity.json`, which has that name and the hash for the `integrity` attribute.
+         *     Pages of every origin may read both. `elements.js` is the same script under a name that does not change, for trying things out.
+         */
+        get: operations["getElementsFile"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/elements/v1/{key}/{kind}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the page of a frame with card fields
+         * @description For browsers. Only pages of the origins that the public application allows can embed it. The page runs no script but its own, and sends what is typed
+         *     to this server only.
+         */
+        get: operations["getElementsPage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/healthz": {
         parameters: {
             query?: never;
@@ -1280,6 +1322,7 @@ export interface components {
             key?: components["schemas"]["KeyText"];
             /** @description From then on the application's keys are refused. */
             expires_at?: components["schemas"]["Time"];
+            allowed_origins?: components["schemas"]["AllowedOrigins"];
             created_by?: components["schemas"]["Actor"];
             created_at: components["schemas"]["Time"];
             modified_by?: components["schemas"]["Actor"];
@@ -1292,6 +1335,7 @@ export interface components {
             permissions?: components["schemas"]["Permissions"];
             rules?: components["schemas"]["Rules"];
             expires_at?: components["schemas"]["FutureTime"];
+            allowed_origins?: components["schemas"]["AllowedOrigins"];
             /**
              * @description Whether the application gets its first key.
              * @default true
@@ -1310,11 +1354,20 @@ export interface components {
             permissions?: components["schemas"]["Permissions"];
             rules?: components["schemas"]["Rules"];
             expires_at?: components["schemas"]["FutureTime"];
+            allowed_origins?: components["schemas"]["AllowedOrigins"];
         } & ({
             permissions: unknown;
         } | {
             rules: unknown;
         });
+        /**
+         * @description The pages that may embed fields with the keys of this application, as browsers send their origins: `https://host` or `https://host:port` in lower case, `http://` only on
+         *     `localhost` and `127.0.0.1`, without paths and wildcards. Repeats are dropped. Without any, no page may. Only for public applications.
+         * @example [
+         *       "https://shop.example"
+         *     ]
+         */
+        AllowedOrigins: string[];
         /** @description Permissions that an application of this type may hold. Repeats are dropped. */
         Permissions: components["schemas"]["PermissionName"][];
         /** @enum {string} */
@@ -1352,6 +1405,8 @@ export interface components {
             rules?: components["schemas"]["SessionRules"];
             /** @description At most 24 hours ahead. Left out, the session is over three minutes after it was made. */
             expires_at?: components["schemas"]["FutureTime"];
+            /** @description The public application that must have made the session; another one is a 403 `foreign_session`. Left out, any of the tenant may have made it. */
+            application_id?: string;
         } & ({
             permissions: unknown;
         } | {
@@ -2292,6 +2347,28 @@ export interface components {
             };
             content?: never;
         };
+        /** @description The binary was built without the card fields, or the service cannot do this just now. */
+        ElementsNotBuilt: {
+            headers: {
+                "SVC-TRACE-ID": components["headers"]["TraceId"];
+                "Retry-After": components["headers"]["RetryAfter"];
+                RateLimit: components["headers"]["RateLimit"];
+                "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                [name: string]: unknown;
+            };
+            content: {
+                /** @example The card fields are not part of this binary. */
+                "text/plain": string;
+                /**
+                 * @example {
+                 *       "title": "Service Unavailable",
+                 *       "status": 503,
+                 *       "detail": "the service cannot do this just now"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Problem"];
+            };
+        };
         /** @description What the client has is still right. */
         NotModified: {
             headers: {
@@ -2906,6 +2983,9 @@ export interface operations {
                      *           "rules": [],
                      *           "keys": [],
                      *           "expires_at": "2099-12-31T23:59:59.000000+00:00",
+                     *           "allowed_origins": [
+                     *             "https://shop.example"
+                     *           ],
                      *           "created_by": "00000000-0000-4000-8000-000000000009",
                      *           "created_at": "2030-01-02T03:04:05.000000+00:00"
                      *         }
@@ -5526,6 +5606,134 @@ export interface operations {
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["InternalServerError"];
+            default: components["responses"]["Other"];
+        };
+    };
+    getElementsFile: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The name of a file.
+                 * @example integrity.json
+                 */
+                file: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The file. */
+            200: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    /**
+                     * @description The loader under the name with its hash never changes.
+                     * @example public, max-age=31536000, immutable
+                     */
+                    "Cache-Control"?: string;
+                    Vary: components["headers"]["Vary"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /** @example var Tokenkeep={} */
+                    "text/javascript": string;
+                    /**
+                     * @example {
+                     *       "version": 1,
+                     *       "loader": {
+                     *         "file": "elements-0123456789abcdef.js",
+                     *         "integrity": "sha384-…"
+                     *       }
+                     *     }
+                     */
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ElementsNotBuilt"];
+            default: components["responses"]["Other"];
+        };
+    };
+    getElementsPage: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The `ETag` of what the client has already. When that is still right, the answer is a 304 without a body. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
+            path: {
+                /**
+                 * @description The key of a public application.
+                 * @example key_prod_pub_example
+                 */
+                key: string;
+                /**
+                 * @description What the frame is for.
+                 * @example card
+                 */
+                kind: "card" | "number" | "expiry" | "cvc" | "bank" | "iban" | "text" | "reveal";
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The page. */
+            200: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "Content-Security-Policy": components["headers"]["ContentSecurityPolicy"];
+                    ETag: components["headers"]["ETag"];
+                    "Cache-Control": components["headers"]["CacheControl"];
+                    Vary: components["headers"]["Vary"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /** @example <!doctype html>… */
+                    "text/html": string;
+                };
+            };
+            304: components["responses"]["NotModified"];
+            /** @description The application allows no origin. */
+            403: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "Content-Security-Policy": components["headers"]["ContentSecurityPolicy"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /** @example the application has no allowed_origins */
+                    "text/plain": string;
+                };
+            };
+            /** @description The key or the kind is unknown. */
+            404: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "Content-Security-Policy": components["headers"]["ContentSecurityPolicy"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /** @example unknown public key */
+                    "text/plain": string;
+                };
+            };
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ElementsNotBuilt"];
             default: components["responses"]["Other"];
         };
     };

@@ -1,0 +1,306 @@
+// Package elements serves the card fields: the script that a shop's page
+// loads, and the pages of the frames into which people type.
+//
+// It promises that a field page runs only the script and the style that are
+// part of it, that it connects only to the routes that it needs, and that only
+// the origins of the application can embed it. It never sees a value: the pages
+// send values to the routes of the API.
+package elements
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"crypto/sha512"
+	"embed"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html"
+	"io/fs"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/fault"
+	"github.com/tokenkeep/tokenkeep/internal/httpapi"
+)
+
+// dist holds what 'make build' makes from web/elements. A fresh clone has only
+// a page that explains that.
+//
+//go:embed dist
+var dist embed.FS
+
+const notBuilt = "The card fields are not part of this binary. Build it with 'make build', which needs npm, instead of 'go build'.\n"
+
+var errNoFile = fault.New(fault.NotFound, "unknown file; /elements/v1/integrity.json has the name of the loader")
+
+// Origins finds the pages that may embed the fields of a public key. known is
+// false for a key that is unknown, expired or not of a public application.
+type Origins func(ctx context.Context, key string) (origins []string, known bool, err error)
+
+// Options configure what is served.
+type Options struct {
+	HeaderPrefix string
+	// URL is the origin under which browsers reach the field pages; empty for
+	// the host of each request.
+	URL string
+	// Dev lets pages of every origin embed the fields of an application
+	// without a list, and serves a page to try them on.
+	Dev     bool
+	Origins Origins
+}
+
+// kind is one kind of field pages.
+type kind struct {
+	page    string   // the file of dist without .html
+	connect []string // the paths that the page may call
+	copies  bool     // the page may write to the clipboard
+}
+
+var kinds = map[string]kind{
+	"card":   {page: "card", connect: []string{"/sessions", "/tokens"}},
+	"number": {page: "card", connect: []string{"/sessions", "/tokens"}},
+	"expiry": {page: "card"},
+	"cvc":    {page: "card"},
+	"bank":   {page: "account", connect: []string{"/sessions", "/tokens"}},
+	"iban":   {page: "account", connect: []string{"/sessions", "/tokens"}},
+	"text":   {page: "account", connect: []string{"/sessions", "/tokens"}},
+	"reveal": {page: "reveal", connect: []string{"/sessions", "/tokens/"}, copies: true},
+}
+
+// page is a field page as it was built, with the hashes of its script and its
+// style as a policy names them.
+type page struct {
+	text          string
+	Script, Style string
+}
+
+// build is everything that was built.
+type build struct {
+	loader    []byte
+	name      string // of the loader, with its hash
+	integrity []byte // integrity.json
+	pages     map[string]page
+}
+
+// Built reports whether the binary has the fields.
+func Built() bool {
+	_, err := fs.Stat(dist, "dist/build.json")
+	return err == nil
+}
+
+// read returns what was built.
+func read() (*build, error) {
+	loader, err := dist.ReadFile("dist/elements.js")
+	if err != nil {
+		return nil, fmt.Errorf("elements: %w", err)
+	}
+	sum := sha256.Sum256(loader)
+	b := &build{loader: loader, name: "elements-" + hex.EncodeToString(sum[:8]) + ".js", pages: make(map[string]page)}
+	hashes := make(map[string]any)
+	for _, k := range kinds {
+		text, err := dist.ReadFile("dist/" + k.page + ".html")
+		if err != nil {
+			return nil, fmt.Errorf("elements: %w", err)
+		}
+		p := page{text: string(text)}
+		if p.Script, err = hashBetween(p.text, `<script type="module">`, "</script>"); err != nil {
+			return nil, err
+		}
+		if p.Style, err = hashBetween(p.text, "<style>", "</style>"); err != nil {
+			return nil, err
+		}
+		b.pages[k.page] = p
+		hashes[k.page] = map[string]string{"script": p.Script, "style": p.Style}
+	}
+	whole := sha512.Sum384(loader)
+	b.integrity, err = json.MarshalIndent(map[string]any{
+		"version": 1,
+		"loader":  map[string]string{"file": b.name, "integrity": "sha384-" + base64.StdEncoding.EncodeToString(whole[:])},
+		"pages":   hashes,
+	}, "", "  ")
+	return b, err
+}
+
+// hashBetween returns the hash, as a policy names it, of the text between two
+// tags that are in a page once.
+func hashBetween(text, begin, end string) (string, error) {
+	_, rest, found := strings.Cut(text, begin)
+	inside, _, closed := strings.Cut(rest, end)
+	if !found || !closed || strings.Contains(inside, begin) {
+		return "", errors.New("elements: a page was built without " + begin)
+	}
+	sum := sha256.Sum256([]byte(inside))
+	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:]), nil
+}
+
+// service serves the routes.
+type service struct {
+	options Options
+	built   *build
+}
+
+// Routes returns the rows.
+func Routes(o Options) ([]httpapi.Route, error) {
+	s := &service{options: o}
+	if Built() {
+		var err error
+		if s.built, err = read(); err != nil {
+			return nil, err
+		}
+	}
+	return []httpapi.Route{
+		{Pattern: "GET /elements/v1/{file}", Auth: httpapi.Anonymous, Readers: httpapi.EveryPage, Handle: s.serveFile},
+		{Pattern: "GET /elements/v1/{key}/{kind}", Auth: httpapi.Anonymous, Readers: httpapi.NoPage, Handle: s.servePage},
+	}, nil
+}
+
+// refuse responds with a text for developers, which no page can embed.
+func refuse(w http.ResponseWriter, status int, text string) error {
+	h := w.Header()
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("X-Robots-Tag", "noindex")
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(text)) // fails only when the client has gone
+	return nil
+}
+
+func (s *service) serveFile(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
+	if s.built == nil {
+		return refuse(w, http.StatusServiceUnavailable, notBuilt)
+	}
+	body, media, cache := s.built.loader, "text/javascript; charset=utf-8", "public, max-age=31536000, immutable"
+	switch r.PathValue("file") {
+	case s.built.name:
+	case "elements.js": // for trying things out: its content changes with the release
+		cache = "public, max-age=300"
+	case "integrity.json":
+		body, media, cache = s.built.integrity, "application/json", "no-cache"
+	default:
+		return errNoFile
+	}
+	h := w.Header()
+	h.Set("Content-Type", media)
+	h.Set("Cache-Control", cache)
+	h.Set("Cross-Origin-Resource-Policy", "cross-origin")
+	h.Set("Referrer-Policy", "no-referrer")
+	return write(w, r, body)
+}
+
+// servePage serves the page of a frame.
+func (s *service) servePage(w http.ResponseWriter, r *http.Request, _ access.Caller) error {
+	k, ok := kinds[r.PathValue("kind")]
+	if !ok {
+		return refuse(w, http.StatusNotFound, "unknown kind of fields: there are card, number, expiry, cvc, bank, iban, text and reveal\n")
+	}
+	origins, known, err := s.options.Origins(r.Context(), r.PathValue("key"))
+	switch {
+	case err != nil:
+		return err
+	case !known:
+		return refuse(w, http.StatusNotFound, "unknown public key: use the key of a public application of this vault\n")
+	case len(origins) == 0 && !s.options.Dev:
+		return refuse(w, http.StatusForbidden, "the application has no allowed_origins: add the origin of the page that embeds the fields\n")
+	case s.built == nil:
+		return refuse(w, http.StatusServiceUnavailable, notBuilt)
+	}
+	p := s.built.pages[k.page]
+	text := strings.NewReplacer("{{origins}}", html.EscapeString(strings.Join(origins, " ")), "{{prefix}}", html.EscapeString(s.options.HeaderPrefix)).Replace(p.text)
+	h := w.Header()
+	k.headers(h, p, s.url(r), origins)
+	tag := sha256.Sum256([]byte(text + "\n" + h.Get("Content-Security-Policy")))
+	etag := `"` + base64.RawURLEncoding.EncodeToString(tag[:18]) + `"`
+	h.Set("ETag", etag)
+	if strings.Contains(strings.Join(r.Header.Values("If-None-Match"), ","), etag) {
+		w.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	return write(w, r, []byte(text))
+}
+
+// headers sets the headers of a field page. They are part of the protocol:
+// docs/elements.md explains each.
+func (k kind) headers(h http.Header, p page, url string, origins []string) {
+	connect := "'none'"
+	if len(k.connect) > 0 {
+		var all []string
+		for _, path := range k.connect {
+			all = append(all, url+path)
+		}
+		connect = strings.Join(all, " ")
+	}
+	policy := []string{
+		"default-src 'none'", "script-src '" + p.Script + "'", "style-src '" + p.Style + "'", "connect-src " + connect, "form-action 'none'", "base-uri 'none'",
+	}
+	if len(origins) > 0 { // none in development mode: every page
+		policy = append(policy, "frame-ancestors "+strings.Join(origins, " "))
+	}
+	policy = append(policy, "require-trusted-types-for 'script'", "trusted-types 'none'")
+	clipboard := "()"
+	if k.copies {
+		clipboard = "(self)"
+	}
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Security-Policy", strings.Join(policy, "; "))
+	h.Set("Permissions-Policy", strings.ReplaceAll(permissions, "{clipboard}", clipboard))
+	h.Set("Cross-Origin-Embedder-Policy", "require-corp")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "cross-origin")
+	h.Set("Origin-Agent-Cluster", "?1")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Robots-Tag", "noindex")
+	h.Set("Cache-Control", "no-cache")
+}
+
+const permissions = "accelerometer=(), autoplay=(), browsing-topics=(), camera=(), clipboard-read=(), clipboard-write={clipboard}, display-capture=(), " +
+	"geolocation=(), gyroscope=(), hid=(), keyboard-map=(), local-fonts=(), magnetometer=(), microphone=(), midi=(), payment=(), " +
+	"publickey-credentials-get=(), screen-wake-lock=(), serial=(), storage-access=(), usb=()"
+
+// url returns the origin of the field pages. Without a setting it is the host
+// of the request: a page cannot choose the one that a browser sends.
+func (s *service) url(r *http.Request) string {
+	if s.options.URL != "" {
+		return s.options.URL
+	}
+	scheme := "http://"
+	if r.TLS != nil {
+		scheme = "https://"
+	}
+	if strings.Trim(r.Host, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-:") != "" || r.Host == "" {
+		return "https://invalid." // a policy that allows nothing
+	}
+	return scheme + r.Host
+}
+
+// write writes a body, compressed where the client takes that.
+func write(w http.ResponseWriter, r *http.Request, body []byte) error {
+	h := w.Header()
+	h.Add("Vary", "Accept-Encoding")
+	if httpapi.TakesGzip(r) {
+		var zipped bytes.Buffer
+		z, err := gzip.NewWriterLevel(&zipped, gzip.BestCompression)
+		if err == nil {
+			_, err = z.Write(body)
+		}
+		if err == nil {
+			err = z.Close()
+		}
+		if err != nil {
+			return fmt.Errorf("elements: compress: %w", err)
+		}
+		body = zipped.Bytes()
+		h.Set("Content-Encoding", "gzip")
+	}
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	_, _ = w.Write(body) // fails only when the client has gone
+	return nil
+}

@@ -1,0 +1,9 @@
+// Code generated from internal/token/brand.go by 'go test ./internal/token -run Brands -update'; DO NOT EDIT.
+
+/** Rows "brand range range …", separated by "|". A range is a prefix, or first-last. */
+export const table =
+  'visa 4|mastercard 51-55 2221-2720|american-express 34 37|diners-club 300-305 309 36 38-39|discover 6011 644-649 65|jcb 1800 2131 ' +
+  '3528-3589|unionpay 62 8100-8171|mir 2200-2204|maestro 493698 5000-5099 56-59 6|elo 401178-401179 431274 438935 451416 457393 ' +
+  '457631-457632 504175 506699-506778 509000-509999 627780 636297 636368 650031-650033 650035-650051 650405-650439 650485-650538 ' +
+  '650541-650598 650700-650718 650720-650727 650901-650978 651652-651679 655000-655019 655021-655058|hiper 637095 637568 637599 637609 ' +
+  '637612|hipercard 606282';
