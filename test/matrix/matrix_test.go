@@ -111,7 +111,11 @@ var open = map[string]int{
 }
 
 // elsewhere are rows that say themselves who may call, with the test of that.
-var elsewhere = map[string]string{"* /proxy/{rest...}": "test/proxy, TestWhoMayCallAProxy"}
+var elsewhere = map[string]string{
+	"* /proxy/{rest...}":            "test/proxy, TestWhoMayCallAProxy",
+	"GET /elements/v1/{file}":       "internal/elements, TestTheLoaderHasItsHash",
+	"GET /elements/v1/{key}/{kind}": "internal/elements, TestWhoGetsAPage",
+}
 
 var types = []access.ApplicationType{access.Public, access.Private, access.Management}
 
