@@ -35,6 +35,7 @@ type Config struct {
 	KEKURI       string // of a KMS; empty when the key comes from a file or a text
 	KEKAlso      []string
 	KEKMaxOutage time.Duration
+	KEKTimeout   time.Duration // of one call
 	KEKToken     secret.Text
 	KEKPIN       secret.Text
 	KEK          secret.Text

@@ -94,6 +94,7 @@ var settings = []Setting{
 		},
 		get: func(c *Config) string { return c.KEKMaxOutage.String() },
 	},
+	span("kek.timeout", "How long one call of the KMS may take.", "5s", 100*time.Millisecond, func(c *Config) *time.Duration { return &c.KEKTimeout }),
 	{
 		Name: "kek.token", Doc: "Token for hcvault://… with auth=token.", Secret: true,
 		set: func(c *Config, v string) error { c.KEKToken = secret.NewText(v); return nil },

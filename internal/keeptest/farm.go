@@ -54,7 +54,7 @@ func NewFarm(t testing.TB, servers int, storeURL string, settings map[string]str
 	t.Cleanup(func() { _ = l.Close() })
 	f := &Farm{URL: "http://" + l.Addr().String(), t: t, socket: l.(*net.TCPListener), common: map[string]string{
 		"addr": "127.0.0.1:0", "environment": "test", "kek.file": filepath.Join(t.TempDir(), "kek.json"), "store.url": storeURL, "store.connections": "8",
-		"sandbox.level": "off",
+		"sandbox.level": "off", "kek.timeout": "1h", // a slow machine is no outage
 	}}
 	for name, value := range settings {
 		f.common[name] = value

@@ -110,7 +110,7 @@ func startNode(t testing.TB, o Options, database []string, log *Log) *node {
 	t.Helper()
 	settings := map[string]string{
 		"addr": "127.0.0.1:0", "data": o.Data, "environment": "test", "log.level": "debug", "drain.delay": "0s", "drain.timeout": "5m",
-		"sandbox.level": "off",
+		"sandbox.level": "off", "kek.timeout": "1h", // a slow machine is no outage
 	}
 	maps.Copy(settings, o.Settings)
 	conf, err := config.Load("", database, settings)

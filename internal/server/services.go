@@ -98,7 +98,7 @@ func (e *KEKError) Unwrap() error { return e.cause }
 
 // openKMS opens the configured key-encryption key; nil when none is configured.
 func openKMS(ctx context.Context, c *config.Config, o providers.Options) (keyring.Several, error) {
-	o.Token, o.PIN = c.KEKToken, c.KEKPIN
+	o.Token, o.PIN, o.Timeout = c.KEKToken, c.KEKPIN, c.KEKTimeout
 	all, err := providers.Open(ctx, c.KEKs(), o)
 	if err == nil && !c.KEK.IsZero() {
 		var text *localkms.KMS

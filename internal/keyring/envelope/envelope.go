@@ -40,7 +40,7 @@ type Options struct {
 	// Attempts bounds the calls for one operation while the service is not
 	// available; 0 means 5.
 	Attempts int
-	// Timeout bounds one call; 0 means 5 seconds.
+	// Timeout bounds one call; 0 means DefaultTimeout.
 	Timeout time.Duration
 	// Wait pauses between attempts; nil means a timer.
 	Wait func(ctx context.Context, d time.Duration) error
@@ -64,6 +64,9 @@ type KMS struct {
 // resting is how long the service is left alone after it was not available.
 const resting = time.Second
 
+// DefaultTimeout is how long one call of a service may take.
+const DefaultTimeout = 5 * time.Second
+
 var _ interface {
 	keyring.KMS
 	keyring.Prober
@@ -80,7 +83,7 @@ func New(id string, s Service, o Options) *KMS {
 		o.Attempts = 5
 	}
 	if o.Timeout <= 0 {
-		o.Timeout = 5 * time.Second
+		o.Timeout = DefaultTimeout
 	}
 	if o.Wait == nil {
 		o.Wait = pause

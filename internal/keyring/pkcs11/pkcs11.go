@@ -9,6 +9,7 @@
 package pkcs11
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,7 +33,8 @@ type Options struct {
 	Now func() time.Time
 	// After calls a function later, unless it is stopped; nil means time.AfterFunc.
 	After func(time.Duration, func()) (stop func() bool)
-	// Envelope are the settings of calls.
+	// Envelope are the settings of calls. The program is killed when one takes
+	// longer than their Timeout.
 	Envelope envelope.Options
 }
 
@@ -90,6 +92,7 @@ func newService(uri string, o Options) (*service, error) {
 	if o.After == nil {
 		o.After = func(d time.Duration, f func()) func() bool { return time.AfterFunc(d, f).Stop }
 	}
+	o.Envelope.Timeout = cmp.Or(o.Envelope.Timeout, envelope.DefaultTimeout)
 	return &service{at: at, options: o}, nil
 }
 
@@ -212,7 +215,7 @@ func (s *service) running() (*process, error) {
 	payload, err := target.Encode()
 	defer clear(payload)
 	if err == nil {
-		s.process, err = start(s.options.Program, payload, s.options.After, func(p *process) { s.ended(p, errEnded) })
+		s.process, err = start(s.options.Program, payload, s.watch, func(p *process) { s.ended(p, errEnded) })
 	}
 	if err != nil {
 		s.pause(errNoProgram)
@@ -248,6 +251,11 @@ func (s *service) worked() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failures = 0
+}
+
+// watch calls a function when a call takes too long, unless it is stopped.
+func (s *service) watch(f func()) (stop func() bool) {
+	return s.options.After(s.options.Envelope.Timeout, f)
 }
 
 // pause sets when the next run may start: at once after the first failure, and

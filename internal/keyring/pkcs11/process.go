@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/tokenkeep/tokenkeep/internal/keyring/pkcs11/wire"
 )
@@ -44,7 +43,7 @@ func environment() []string {
 type process struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
-	after func(time.Duration, func()) (stop func() bool)
+	watch func(func()) (stop func() bool)
 	gone  chan struct{} // closed when the program has ended and nobody waits for it
 
 	mu      sync.Mutex // guards what follows, and the order of what is written
@@ -63,14 +62,10 @@ type waiter struct {
 // among them. So many fit into a pipe: writing never blocks.
 const maxWaiting = 64
 
-// hung is how long the program may take for a call before it is killed. It is as
-// long as package envelope waits.
-const hung = 5 * time.Second
-
 // start starts the program and tells it what its key is. It does not wait for it.
 // ended is called once, when the program has ended.
-func start(program string, target []byte, after func(time.Duration, func()) func() bool, ended func(*process)) (*process, error) {
-	p := &process{cmd: exec.Command(program), after: after, gone: make(chan struct{}), waiting: map[uint32]*waiter{}}
+func start(program string, target []byte, watch func(func()) func() bool, ended func(*process)) (*process, error) {
+	p := &process{cmd: exec.Command(program), watch: watch, gone: make(chan struct{}), waiting: map[uint32]*waiter{}}
 	p.cmd.Env = environment()
 	var err error
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
@@ -163,7 +158,7 @@ func (p *process) send(kind wire.Kind, payload []byte) (*waiter, error) {
 		return nil, errEnded
 	}
 	p.next++
-	w := &waiter{reply: make(chan wire.Message, 1), calm: p.after(hung, p.kill)}
+	w := &waiter{reply: make(chan wire.Message, 1), calm: p.watch(p.kill)}
 	p.waiting[p.next] = w
 	if err := wire.Write(p.stdin, wire.Message{ID: p.next, Kind: kind, Payload: payload}); err != nil {
 		delete(p.waiting, p.next)

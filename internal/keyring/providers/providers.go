@@ -29,6 +29,8 @@ type Options struct {
 	Token secret.Text
 	// PIN is the PIN of PKCS#11 tokens whose URI has no pin-source.
 	PIN secret.Text
+	// Timeout bounds one call of a service; 0 means 5 seconds.
+	Timeout time.Duration
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 	// Called is told how a call of a service ended; nil means nobody is.
@@ -84,7 +86,9 @@ var All = []Provider{
 		}},
 }
 
-func (o Options) envelope() envelope.Options { return envelope.Options{Called: o.Called, Now: o.Now} }
+func (o Options) envelope() envelope.Options {
+	return envelope.Options{Called: o.Called, Now: o.Now, Timeout: o.Timeout}
+}
 
 func (o Options) pkcs11() pkcs11.Options {
 	return pkcs11.Options{PIN: o.PIN, Now: o.Now, Envelope: o.envelope()}
