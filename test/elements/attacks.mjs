@@ -40,7 +40,7 @@ const everything = (page) => page.evaluate(async () => JSON.stringify([
 /** Makes the frame count messages to it, behind its own listeners. */
 const counted = (frame) => frame.evaluate(() => { window.arrived = 0; addEventListener('message', () => window.arrived++); });
 
-export default async function ({ world, launch, check, open, shop, field, frameOf, typeCard }) {
+export default async function ({ world, launch, check, open, shop, field, frameOf, holds, typeCard }) {
   const caught = [];
   const trap = http.createServer((q, s) => { caught.push(q.url); s.writeHead(200, { 'Access-Control-Allow-Origin': '*', 'Content-Type': 'text/html' }).end('<!doctype html><title>Trap</title>'); });
   await new Promise((resolve) => trap.listen(0, '127.0.0.1', resolve));
@@ -187,6 +187,23 @@ export default async function ({ world, launch, check, open, shop, field, frameO
       });
       const sent = JSON.parse(page.wire.find((r) => r.url() === `${world.vault}/tokens`).postData());
       check('the page sets metadata and container only', Object.keys(sent).join() === 'type,data,metadata' && JSON.stringify(sent.metadata) === '{"a":"b"}', Object.keys(sent));
+      await page.context().close();
+    }
+    { // A page that stores the number while it grows.
+      const page = await shop(browser, `${world.loose}/`);
+      await typeCard(page, false, '4242424242424242', '1230', '123');
+      const last4 = () => page.evaluate(() => elements.tokenize({ authorize }).then((t) => t.last4, (e) => e.code));
+      const told = [await last4()];
+      await field(page).locator('#tk-number').click();
+      await page.keyboard.press('End');
+      await page.keyboard.type('428');
+      await holds(page, 'card', 'tk-number', '4242 4242 4242 4242 428');
+      told.push(await last4(), await last4());
+      await page.keyboard.press('Backspace');
+      await page.keyboard.press('Backspace');
+      await page.keyboard.press('Backspace');
+      told.push(await last4());
+      check('the page learns four digits of a number that grows', told.join() === '4242,,,4242', told);
       await page.context().close();
     }
     for (const coep of ['require-corp', 'credentialless']) {

@@ -53,7 +53,22 @@ export default async function ({ world, launch, check, shop, field, frameOf, api
 
     check('a session for another card shows nothing', ['not_found', 'not_allowed'].includes((await show(page, id, { instead: other })).code));
     check('an unknown token', ['not_found', 'not_allowed'].includes((await show(page, 'unknown-card')).code));
-    check('neither authorize nor session', (await page.evaluate((token) => shown.reveal({ token }).catch((e) => e.code), id)) === 'wrong_call');
+    check('without authorize', (await page.evaluate((token) => shown.reveal({ token, session: 'key_x' }).catch((e) => e.code), id)) === 'wrong_call');
+
+    // The page shows one card after another in the same frame.
+    await show(page, id);
+    check('the digits cannot be dragged', await frameOf(page, 'reveal').evaluate(() => !document.querySelector('b').dispatchEvent(new DragEvent('dragstart', { bubbles: true, cancelable: true }))));
+    const refused = await page.evaluate((token) => shown.reveal({ token, authorize: () => Promise.reject(new Error('no')) }).catch((e) => e.message), other);
+    await page.waitForFunction(() => window.hidden === 1);
+    check('a reveal hides what the one before showed', refused === 'no' && !/\d{4}/.test(await text()), refused);
+    const cleared = await page.evaluate((token) => shown.reveal({ token, authorize: (nonce) => authorize(nonce, token).then(() => shown.clear()) }).catch((e) => e.code), id);
+    check('a reveal that was under way when the page cleared shows nothing', cleared === 'cleared' && !/\d{4}/.test(await text()), cleared);
+    await page.evaluate(() => {
+      const send = MessagePort.prototype.postMessage;
+      MessagePort.prototype.postMessage = function (m, ...rest) { return send.call(this, m.type === 'reveal' ? { ...m, session: 'key_x' } : m, ...rest); };
+    });
+    const own = await show(page, id);
+    check('a session of the page is not used', own.id === id && (await text()).includes('5556'), own);
     await page.context().close();
 
     // Time, which passes when the test says so.

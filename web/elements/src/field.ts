@@ -100,7 +100,7 @@ export class Field {
     if (!deleting && value.length > typed.length) left += value.length - typed.length; // a zero was put before the month
     value = rules.cut(value);
     this.set(value, deleting, left);
-    this.owner.edited(this);
+    if (value !== before) this.owner.edited(this);
     if (!deleting && !this.code && left >= value.length && document.activeElement === i && rules.full(value)) this.owner.move(this, 1);
     else if (rules.full(value) && rules.early(this.code)) {
       this.touched = true;

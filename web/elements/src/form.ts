@@ -190,10 +190,9 @@ export class Form implements Content, Owner {
   async #send(m: unknown, id: string, body: string, signal: AbortSignal): Promise<Bag> {
     if (this.#attempt?.body !== body) this.#attempt = { body, idempotency: random(), session: null };
     const attempt = this.#attempt;
-    const session = attempt.session && Date.now() < attempt.session.until ? attempt.session : await sessionFor(this.frame, m, id, signal);
-    if (session.until) attempt.session = session;
+    if (!(attempt.session && performance.now() < attempt.session.until)) attempt.session = await sessionFor(this.frame, m, id, signal);
     try {
-      const token = await call(this.frame, { method: 'POST', path: '/tokens', key: session.key, idempotency: attempt.idempotency, body, signal });
+      const token = await call(this.frame, { method: 'POST', path: '/tokens', key: attempt.session.key, idempotency: attempt.idempotency, body, signal });
       this.#attempt = null;
       return token;
     } catch (e) {

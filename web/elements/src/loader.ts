@@ -25,7 +25,7 @@ export interface Token { id: string; type: string; brand: string; last4: string 
 /** Has the session of a nonce authorized, by a request to the shop's server. */
 export type Authorize = (nonce: string) => Promise<unknown>;
 export interface TokenizeOptions { authorize?: Authorize; session?: string; metadata?: Record<string, string>; container?: string; timeout?: number }
-export interface RevealOptions { token: string; authorize?: Authorize; session?: string; copy?: boolean; seconds?: number; timeout?: number }
+export interface RevealOptions { token: string; authorize: Authorize; copy?: boolean; seconds?: number; timeout?: number }
 export interface Events { ready: undefined; change: ChangeEvent; focus: { field: FieldName }; blur: { field: FieldName }; submit: undefined; refused: { what: string[] }; hidden: undefined }
 
 export class TokenkeepError extends Error {
@@ -43,6 +43,7 @@ export class TokenkeepError extends Error {
 
 const here = typeof document !== 'undefined' && document.currentScript instanceof HTMLScriptElement ? new URL(document.currentScript.src).origin : '';
 const EDGE = 4; // pixels around the fields inside the frame, for focus rings
+const CANCEL_MS = 2000; // what a frame has to respond to cancel
 const blank = (): ChangeEvent => ({ complete: false, empty: true, errors: {} });
 
 const senders: Kind[] = ['card', 'number', 'bank', 'iban', 'text']; // whose frames send the request
@@ -132,10 +133,10 @@ export class CardElement {
   }
 
   /** Shows a card in a frame of kind reveal. */
-  async reveal({ authorize, timeout = 90_000, token, session, copy, seconds }: RevealOptions): Promise<{ id: string }> {
-    if (!authorize === !session) throw new TokenkeepError('wrong_call', 'Give either authorize or session.');
+  async reveal({ authorize, timeout = 90_000, token, copy, seconds }: RevealOptions): Promise<{ id: string }> {
+    if (!authorize) throw new TokenkeepError('wrong_call', 'Give authorize.');
     await this.ready();
-    return this.request('reveal', { token, session, copy, seconds }, authorize, timeout);
+    return this.request('reveal', { token, copy, seconds }, authorize, timeout);
   }
 
   #options(): Bag {
@@ -145,13 +146,13 @@ export class CardElement {
   }
   #send(type: string, more: Bag = {}): void { this.#port?.postMessage({ type, ...more }); }
 
-  /** Sends a request to the frame. A request that takes too long is cancelled there, too. */
+  /** Sends a request to the frame. One that takes too long is cancelled there: the frame knows whether it has succeeded meanwhile. */
   request<T>(type: string, more: Bag, authorize: Authorize | undefined, timeout: number): Promise<T> {
     const id = random();
     return new Promise<T>((resolve, reject) => {
-      const timer = setTimeout(() => {
+      let timer = setTimeout(() => {
         this.#send('cancel', { id });
-        waiting.reject(new TokenkeepError('timeout', 'The request took too long.'));
+        timer = setTimeout(() => waiting.reject(new TokenkeepError('timeout', 'The request took too long.')), CANCEL_MS);
       }, timeout);
       const end = () => { clearTimeout(timer); this.#waiting.delete(id); };
       const waiting: Waiting = { authorize, resolve: (v) => { end(); resolve(v as T); }, reject: (e) => { end(); reject(e); } };

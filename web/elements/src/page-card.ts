@@ -9,6 +9,7 @@ import { cardTexts } from './texts';
 
 const frame = new Frame(cardTexts), order = ['number', 'expiry', 'cvc'];
 let brand = '', accept: string[] = [];
+let sent = '', told = ''; // the number in the last request, and the one whose last digits the page was told
 
 const common = { counts: /\d/, plain: digitsOf, clean: digitsOf, early: () => false };
 const rules: Record<string, Rules> = {
@@ -42,7 +43,8 @@ const form: Form = new Form(frame, {
   rules: frame.kind === 'card' ? order.map((n) => rules[n]) : [rules[frame.kind]],
   order, main: 'number',
   body(value) {
-    const data: Bag = { number: value('number') }, expiry = value('expiry');
+    sent = value('number');
+    const data: Bag = { number: sent }, expiry = value('expiry');
     if (expiry) {
       data.expiration_month = +expiry.slice(0, 2);
       data.expiration_year = 2000 + +expiry.slice(2);
@@ -51,8 +53,10 @@ const form: Form = new Form(frame, {
     return { type: 'card', data };
   },
   result(token) {
-    const card = own(token, 'card');
-    return { id: str(token, 'id', 400), type: 'card', brand: str(card, 'brand'), last4: str(card, 'last4', 4) };
+    // Requests while somebody types would tell the page more than four digits: a number of 13 digits, then the whole one.
+    const card = own(token, 'card'), grown = told && told !== sent && (sent.startsWith(told) || told.startsWith(sent));
+    if (!grown) told = sent;
+    return { id: str(token, 'id', 400), type: 'card', brand: str(card, 'brand'), last4: grown ? '' : str(card, 'last4', 4) };
   },
   options(o) {
     if (str(o, 'layout')) frame.root.classList.toggle('line', frame.kind === 'card' && str(o, 'layout') === 'line');
@@ -65,7 +69,10 @@ const form: Form = new Form(frame, {
     form.changed();
   },
   edited: (f) => { if (f.name === 'number') setBrand(brandOf(f.value)); },
-  cleared: () => { if (form.field('number')) setBrand(''); },
+  cleared() {
+    told = '';
+    if (form.field('number')) setBrand('');
+  },
 });
 
 function setBrand(b: string): void {

@@ -3,20 +3,28 @@ import { formatNumber } from './card';
 import { Frame, h, type Content } from './frame';
 import { own, str, type Bag } from './messages';
 import { revealTexts } from './texts';
-import { call, Failed, sessionFor } from './vault';
+import { call, Failed, newSession } from './vault';
 
 const SECONDS = 60;
 const frame = new Frame(revealTexts);
 let shows = false; // from then on the page is told no height: it could depend on the digits
 let hide = () => {};
+let epoch = 0; // a reveal that began before the page cleared the element shows nothing
+
+function clear(): void {
+  epoch++;
+  hide();
+}
 
 async function reveal(m: unknown, id: string, signal: AbortSignal): Promise<Bag> {
-  const token = str(m, 'token', 400);
+  hide();
+  const began = epoch, token = str(m, 'token', 400);
   if (!token) throw new Failed('invalid', 'The token is missing.');
-  const session = await sessionFor(frame, m, id, signal);
+  const session = await newSession(frame, id, signal);
   const answer = await call(frame, { method: 'GET', path: '/tokens/' + encodeURIComponent(token), key: session.key, signal });
   const data = own(answer, 'data'), number = str(data, 'number', 19);
   if (!/^\d{12,19}$/.test(number)) throw new Failed('not_allowed', 'The session does not reveal this card.');
+  if (epoch !== began) throw new Failed('cleared', 'The element was cleared.');
   const seconds = Number(own(m, 'seconds'));
   show(number, expiryOf(data), own(m, 'copy') === true, seconds >= 5 && seconds <= SECONDS ? seconds : SECONDS);
   return { id: token };
@@ -28,7 +36,6 @@ function expiryOf(data: unknown): string {
 }
 
 function show(number: string, expiry: string, copyable: boolean, seconds: number): void {
-  hide();
   const shown = h('b', '', formatNumber('0'.repeat(16))), out = h('div', 'tk-out', shown);
   if (copyable) out.append(copyButton(number, shown));
   out.append(h('small', '', expiry));
@@ -68,13 +75,14 @@ const content: Content = {
   fields: [],
   fonts: false, // glyphs of the page's making would give digits sizes
   options() {},
-  heard(type) { if (type === 'clear') hide(); },
+  heard(type) { if (type === 'clear') clear(); },
   request: (type, m, id, signal) => (type === 'reveal' ? reveal(m, id, signal) : undefined),
   clear() {
-    hide();
+    clear();
     document.body.replaceChildren();
   },
   tellsHeight: () => !shows,
   started() {},
 };
+addEventListener('dragstart', (e) => e.preventDefault()); // digits are not dragged into the page
 frame.start(content);

@@ -3,6 +3,7 @@ import { own, random, str, type Bag } from './messages';
 import type { Frame } from './frame';
 
 const ATTEMPTS = 3, ATTEMPT_MS = 15_000, AUTHORIZE_MS = 60_000;
+const SESSION_MS = 160_000; // of the 180 s that a session has from the request for it
 
 /** An error that the page is told about. Its message is ours: words of the browser or of the vault are not passed on. */
 export class Failed extends Error {
@@ -59,21 +60,26 @@ function failure(frame: Frame, answer: Response | null, content: unknown): Faile
   return new Failed(codes[status] ?? 'vault_failed', `The vault responded with status ${status}.`, { status, trace });
 }
 
+/** A session, and until when it can be used, as performance.now() counts: the clocks of visitors are wrong. */
 export interface Session { key: string; until: number }
 
-const tenantOf = (key: string) => /_([1-9A-HJ-NP-Za-km-z]{22})[1-9A-HJ-NP-Za-km-z]{28}$/.exec(key)?.[1] ?? '-';
-
-/** The session for a request: the one that the page gives, or a new one whose key never leaves the frame. The page gets the nonce and has it authorized. */
-export async function sessionFor(frame: Frame, m: unknown, id: string, signal: AbortSignal): Promise<Session> {
-  const given = str(m, 'session', 100);
-  if (given) {
-    if (tenantOf(given) !== tenantOf(frame.key)) throw new Failed('foreign_session', 'The session belongs to another tenant than the key of these fields.');
-    return { key: given, until: 0 };
-  }
+/** Makes a session whose key never leaves the frame. The page gets the nonce and has it authorized. */
+export async function newSession(frame: Frame, id: string, signal: AbortSignal): Promise<Session> {
+  const until = performance.now() + SESSION_MS;
   const made = await call(frame, { method: 'POST', path: '/sessions', key: frame.key, idempotency: random(), signal });
   const authorized = frame.authorization(id);
   frame.say('nonce', { id, nonce: made.nonce });
   const ok = await Promise.race([authorized, pause(AUTHORIZE_MS, signal).then(() => false)]);
   if (!ok) throw new Failed('not_authorized', 'The page did not have the session authorized.');
-  return { key: String(made.session_key), until: Date.parse(String(made.expires_at)) - 20_000 };
+  return { key: String(made.session_key), until };
+}
+
+const tenantOf = (key: string) => /_([1-9A-HJ-NP-Za-km-z]{22})[1-9A-HJ-NP-Za-km-z]{28}$/.exec(key)?.[1] ?? '-';
+
+/** The session for a request that stores a value: the one that the page gives, or a new one. */
+export async function sessionFor(frame: Frame, m: unknown, id: string, signal: AbortSignal): Promise<Session> {
+  const key = str(m, 'session', 100);
+  if (!key) return newSession(frame, id, signal);
+  if (tenantOf(key) !== tenantOf(frame.key)) throw new Failed('foreign_session', 'The session belongs to another tenant than the key of these fields.');
+  return { key, until: Infinity };
 }
