@@ -24,6 +24,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/tokenkeep/tokenkeep/internal/access"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
@@ -51,7 +52,7 @@ type Options struct {
 	// the host of each request.
 	URL string
 	// Dev lets pages of every origin embed the fields of an application
-	// without a list, and serves a page to try them on.
+	// without a list.
 	Dev     bool
 	Origins Origins
 }
@@ -81,11 +82,14 @@ type page struct {
 	Script, Style string
 }
 
+// body is the content of a response, and the same compressed.
+type body struct{ plain, zipped []byte }
+
 // build is everything that was built.
 type build struct {
-	loader    []byte
+	loader    body
 	name      string // of the loader, with its hash
-	integrity []byte // integrity.json
+	integrity body   // integrity.json
 	pages     map[string]page
 }
 
@@ -102,7 +106,7 @@ func read() (*build, error) {
 		return nil, fmt.Errorf("elements: %w", err)
 	}
 	sum := sha256.Sum256(loader)
-	b := &build{loader: loader, name: "elements-" + hex.EncodeToString(sum[:8]) + ".js", pages: make(map[string]page)}
+	b := &build{name: "elements-" + hex.EncodeToString(sum[:8]) + ".js", pages: make(map[string]page)}
 	hashes := make(map[string]any)
 	for _, k := range kinds {
 		text, err := dist.ReadFile("dist/" + k.page + ".html")
@@ -120,11 +124,17 @@ func read() (*build, error) {
 		hashes[k.page] = map[string]string{"script": p.Script, "style": p.Style}
 	}
 	whole := sha512.Sum384(loader)
-	b.integrity, err = json.MarshalIndent(map[string]any{
+	integrity, err := json.MarshalIndent(map[string]any{
 		"version": 1,
 		"loader":  map[string]string{"file": b.name, "integrity": "sha384-" + base64.StdEncoding.EncodeToString(whole[:])},
 		"pages":   hashes,
 	}, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("elements: %w", err)
+	}
+	if b.loader, err = compress(loader); err == nil {
+		b.integrity, err = compress(integrity)
+	}
 	return b, err
 }
 
@@ -144,11 +154,35 @@ func hashBetween(text, begin, end string) (string, error) {
 type service struct {
 	options Options
 	built   *build
+
+	mu     sync.Mutex
+	filled map[string]body // pages with the origins of an application, by their ETag
+}
+
+// maxFilled bounds the pages that are kept.
+const maxFilled = 256
+
+// fill returns the body of a page, which is compressed when it is first asked for.
+func (s *service) fill(etag, text string) (body, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if b, ok := s.filled[etag]; ok {
+		return b, nil
+	}
+	b, err := compress([]byte(text))
+	if err != nil {
+		return body{}, err
+	}
+	if len(s.filled) >= maxFilled {
+		clear(s.filled)
+	}
+	s.filled[etag] = b
+	return b, nil
 }
 
 // Routes returns the rows.
 func Routes(o Options) ([]httpapi.Route, error) {
-	s := &service{options: o}
+	s := &service{options: o, filled: make(map[string]body)}
 	if Built() {
 		var err error
 		if s.built, err = read(); err != nil {
@@ -161,11 +195,11 @@ func Routes(o Options) ([]httpapi.Route, error) {
 	}, nil
 }
 
-// refuse responds with a text for developers, which no page can embed.
+// refuse responds with a text for developers. The policy of all responses keeps
+// pages from embedding it.
 func refuse(w http.ResponseWriter, status int, text string) error {
 	h := w.Header()
 	h.Set("Content-Type", "text/plain; charset=utf-8")
-	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("X-Robots-Tag", "noindex")
 	w.WriteHeader(status)
@@ -177,13 +211,13 @@ func (s *service) serveFile(w http.ResponseWriter, r *http.Request, _ access.Cal
 	if s.built == nil {
 		return refuse(w, http.StatusServiceUnavailable, notBuilt)
 	}
-	body, media, cache := s.built.loader, "text/javascript; charset=utf-8", "public, max-age=31536000, immutable"
+	content, media, cache := s.built.loader, "text/javascript; charset=utf-8", "public, max-age=31536000, immutable"
 	switch r.PathValue("file") {
 	case s.built.name:
 	case "elements.js": // for trying things out: its content changes with the release
 		cache = "public, max-age=300"
 	case "integrity.json":
-		body, media, cache = s.built.integrity, "application/json", "no-cache"
+		content, media, cache = s.built.integrity, "application/json", "no-cache"
 	default:
 		return errNoFile
 	}
@@ -192,7 +226,8 @@ func (s *service) serveFile(w http.ResponseWriter, r *http.Request, _ access.Cal
 	h.Set("Cache-Control", cache)
 	h.Set("Cross-Origin-Resource-Policy", "cross-origin")
 	h.Set("Referrer-Policy", "no-referrer")
-	return write(w, r, body)
+	content.write(w, r)
+	return nil
 }
 
 // servePage serves the page of a frame.
@@ -223,7 +258,12 @@ func (s *service) servePage(w http.ResponseWriter, r *http.Request, _ access.Cal
 		w.WriteHeader(http.StatusNotModified)
 		return nil
 	}
-	return write(w, r, []byte(text))
+	content, err := s.fill(etag, text)
+	if err != nil {
+		return err
+	}
+	content.write(w, r)
+	return nil
 }
 
 // headers sets the headers of a field page. They are part of the protocol:
@@ -243,7 +283,7 @@ func (k kind) headers(h http.Header, p page, url string, origins []string) {
 	if len(origins) > 0 { // none in development mode: every page
 		policy = append(policy, "frame-ancestors "+strings.Join(origins, " "))
 	}
-	policy = append(policy, "require-trusted-types-for 'script'", "trusted-types 'none'")
+	policy = append(policy, "require-trusted-types-for 'script'", "trusted-types 'none'", "webrtc 'block'")
 	clipboard := "()"
 	if k.copies {
 		clipboard = "(self)"
@@ -254,9 +294,7 @@ func (k kind) headers(h http.Header, p page, url string, origins []string) {
 	h.Set("Cross-Origin-Embedder-Policy", "require-corp")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "cross-origin")
-	h.Set("Origin-Agent-Cluster", "?1")
 	h.Set("Referrer-Policy", "no-referrer")
-	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("X-Robots-Tag", "noindex")
 	h.Set("Cache-Control", "no-cache")
 }
@@ -281,26 +319,30 @@ func (s *service) url(r *http.Request) string {
 	return scheme + r.Host
 }
 
-// write writes a body, compressed where the client takes that.
-func write(w http.ResponseWriter, r *http.Request, body []byte) error {
-	h := w.Header()
+// compress returns a body that can be sent with compression and without.
+func compress(plain []byte) (body, error) {
+	var zipped bytes.Buffer
+	z, err := gzip.NewWriterLevel(&zipped, gzip.BestCompression)
+	if err == nil {
+		_, err = z.Write(plain)
+	}
+	if err == nil {
+		err = z.Close()
+	}
+	if err != nil {
+		return body{}, fmt.Errorf("elements: compress: %w", err)
+	}
+	return body{plain: plain, zipped: zipped.Bytes()}, nil
+}
+
+// write sends a body, compressed where the client takes that.
+func (b body) write(w http.ResponseWriter, r *http.Request) {
+	h, content := w.Header(), b.plain
 	h.Add("Vary", "Accept-Encoding")
 	if httpapi.TakesGzip(r) {
-		var zipped bytes.Buffer
-		z, err := gzip.NewWriterLevel(&zipped, gzip.BestCompression)
-		if err == nil {
-			_, err = z.Write(body)
-		}
-		if err == nil {
-			err = z.Close()
-		}
-		if err != nil {
-			return fmt.Errorf("elements: compress: %w", err)
-		}
-		body = zipped.Bytes()
+		content = b.zipped
 		h.Set("Content-Encoding", "gzip")
 	}
-	h.Set("Content-Length", strconv.Itoa(len(body)))
-	_, _ = w.Write(body) // fails only when the client has gone
-	return nil
+	h.Set("Content-Length", strconv.Itoa(len(content)))
+	_, _ = w.Write(content) // fails only when the client has gone
 }

@@ -84,7 +84,7 @@ func TestHeadersOfEachKind(t *testing.T) {
 		want := map[string]string{
 			"Content-Type": "text/html; charset=utf-8",
 			"Content-Security-Policy": "default-src 'none'; script-src 'HASH'; style-src 'HASH'; connect-src " + connect + "; form-action 'none'; base-uri 'none'; " +
-				"frame-ancestors https://shop.example http://localhost:3000; require-trusted-types-for 'script'; trusted-types 'none'",
+				"frame-ancestors https://shop.example http://localhost:3000; require-trusted-types-for 'script'; trusted-types 'none'; webrtc 'block'",
 			"Permissions-Policy": "accelerometer=(), autoplay=(), browsing-topics=(), camera=(), clipboard-read=(), clipboard-write=" + clipboard + ", display-capture=(), geolocation=(), gyroscope=(), hid=(), " +
 				"keyboard-map=(), local-fonts=(), magnetometer=(), microphone=(), midi=(), payment=(), publickey-credentials-get=(), screen-wake-lock=(), serial=(), storage-access=(), usb=()",
 			"Cross-Origin-Embedder-Policy": "require-corp", "Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "cross-origin",
@@ -149,7 +149,7 @@ func TestWhoGetsAPage(t *testing.T) {
 		"an unknown key":           {path: "key_unknown/card", status: 404, frameAncestors: "frame-ancestors 'none'"},
 		"unknown, in development":  {path: "key_unknown/card", dev: true, status: 404, frameAncestors: "frame-ancestors 'none'"},
 		"an unknown kind":          {path: "key_listed/other", status: 404, frameAncestors: "frame-ancestors 'none'"},
-		"a store that fails":       {path: "key_broken/card", status: 500},
+		"a store that fails":       {path: "key_broken/card", status: 500, frameAncestors: "frame-ancestors 'none'"},
 		"a key that holds a space": {path: "key%20x/card", status: 404, frameAncestors: "frame-ancestors 'none'"},
 	} {
 		w := get(t, elements.Options{Dev: c.dev}, "/elements/v1/"+c.path)

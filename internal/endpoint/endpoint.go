@@ -148,14 +148,17 @@ func (s Services) route(row row) httpapi.Route {
 		}
 		return httpapi.Write(w, out)
 	}
+	route.Refused = func(r *http.Request, c access.Caller, err error) {
+		// The transaction that was refused is gone: its entry is one of its own.
+		s.Audit.Refused(r.Context(), c, err, attempt(r))
+	}
 	route.Handle = func(w http.ResponseWriter, r *http.Request, c access.Caller) error {
 		for _, name := range ids {
 			r.SetPathValue(name, lowerUUID(r.PathValue(name)))
 		}
 		err := respond(w, r, c)
-		// The transaction that was refused is gone: its entry is one of its own.
-		s.Audit.Refused(r.Context(), c, err, attempt(r))
-		return orBusy(err)
+		route.Refused(r, c, err)
+		return OrBusy(err)
 	}
 	return route
 }
@@ -186,12 +189,12 @@ func lowerUUID(text string) string {
 // Authenticate finds the caller of a key, for all rows.
 func (s Services) Authenticate(ctx context.Context, key secret.Text) (access.Caller, error) {
 	c, err := s.Directory.Authenticate(ctx, key)
-	return c, orBusy(err)
+	return c, OrBusy(err)
 }
 
-// orBusy asks callers to come back when a later try may succeed: the key that is
+// OrBusy asks callers to come back when a later try may succeed: the key that is
 // missing here comes with the operator, or the next try goes to another server.
-func orBusy(err error) error {
+func OrBusy(err error) error {
 	if errors.Is(err, store.ErrUnavailable) || errors.Is(err, keyring.ErrNoKEK) || keyring.IsKMSDown(err) {
 		return fmt.Errorf("%w: %w", errBusy, err)
 	}

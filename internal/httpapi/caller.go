@@ -103,18 +103,19 @@ func (x *exchange) checkPublicKey(r *http.Request, c access.Caller) error {
 	if len(values) == 0 {
 		return nil
 	}
+	foreign := access.Refuse(x.row.Permission, errForeign)
 	if len(values) > 1 {
-		return errForeign
+		return foreign
 	}
 	owner, err := x.handler.options.Authenticate(r.Context(), secret.NewText(values[0]))
 	if errors.Is(err, fault.Unauthenticated) || errors.Is(err, fault.Forbidden) {
-		return errForeign
+		return foreign
 	}
 	if err != nil {
 		return err
 	}
 	if owner.RequireType(access.Public) != nil || owner.Tenant() != c.Tenant() || owner.Application() != c.Application() {
-		return errForeign
+		return foreign
 	}
 	return nil
 }

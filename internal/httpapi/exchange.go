@@ -86,10 +86,17 @@ func (h *Handler) begin(w http.ResponseWriter, r *http.Request) *exchange {
 	return x
 }
 
+// policy is for answers that are no documents: a browser that shows one as a
+// document anyway runs and loads nothing, and no page can embed it.
+const policy = "default-src 'none'; frame-ancestors 'none'; sandbox"
+
 // setDefaults sets what every answer has unless the handler knows better.
 func (x *exchange) setDefaults() {
-	x.Header().Set("Cache-Control", "no-store")
-	x.Header().Set("X-Content-Type-Options", "nosniff")
+	h := x.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Security-Policy", policy)
+	h.Set("Origin-Agent-Cluster", "?1")
 }
 
 func exchangeOf(ctx context.Context) *exchange {

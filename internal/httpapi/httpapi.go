@@ -46,6 +46,9 @@ type Options struct {
 	Limits *limit.Recorder // counts limits that were reached; default: none
 	// TrustedProxies are the peers whose X-Forwarded-For is believed.
 	TrustedProxies []netip.Prefix
+	// Refuse returns why a request is not served, whatever its row; nil where it
+	// is. It is not asked about calls of code. Nil refuses nothing.
+	Refuse func(r *http.Request) error
 	// AdminSocket says that whoever reaches this handler is the operator. Only
 	// then may it have rows of the admin socket.
 	AdminSocket bool
@@ -137,13 +140,23 @@ func (h *Handler) serveAs(w http.ResponseWriter, r *http.Request, acting *access
 	}
 }
 
+// match finds the row of a request; acting is whom code acts for, or nil.
+func (h *Handler) match(r *http.Request, acting *access.Caller) (match, error) {
+	if h.options.Refuse != nil && acting == nil {
+		if err := h.options.Refuse(r); err != nil {
+			return match{}, err
+		}
+	}
+	return h.root.match(r)
+}
+
 func (h *Handler) serve(x *exchange, r *http.Request) error {
 	if isPreflight(r) {
 		x.route = routePreflight
 		x.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	m, noMatch := h.root.match(r)
+	m, noMatch := h.match(r, x.acting)
 	if x.acting != nil && m.row != nil && !m.row.FromCode {
 		return errNotForCode
 	}
@@ -164,8 +177,12 @@ func (h *Handler) serve(x *exchange, r *http.Request) error {
 		x.allow = m.allow
 		return noMatch
 	}
+	m.setValues(r)
 	caller, err := x.callerOf(r)
 	if err != nil {
+		if x.row.Refused != nil {
+			x.row.Refused(r, x.caller, err)
+		}
 		return err
 	}
 	if !x.row.unlimited() {
@@ -173,7 +190,6 @@ func (h *Handler) serve(x *exchange, r *http.Request) error {
 			return err
 		}
 	}
-	m.setValues(r)
 	switch x.row.Body {
 	case NoBody:
 		r.Body = http.NoBody

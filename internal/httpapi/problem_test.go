@@ -57,6 +57,9 @@ func TestEveryKindOfFaultHasItsStatus(t *testing.T) {
 			if w.Header().Get("X-Content-Type-Options") != "nosniff" || w.Header().Get("Cache-Control") != "no-store" {
 				t.Errorf("headers %v lack nosniff or no-store", w.Header())
 			}
+			if w.Header().Get("Content-Security-Policy") != "default-src 'none'; frame-ancestors 'none'; sandbox" || w.Header().Get("Origin-Agent-Cluster") != "?1" {
+				t.Errorf("headers %v lack the policy of what is no document", w.Header())
+			}
 		})
 	}
 }

@@ -74,6 +74,9 @@ type Route struct {
 	// the admin socket never have any.
 	NoCORS  bool
 	Readers Readers
+	// Refused, when not nil, is told of a caller that is known and was refused
+	// before Handle ran.
+	Refused func(r *http.Request, c access.Caller, err error)
 	// Problem gives the errors of this row another shape. Nil leaves it.
 	Problem func(api.Problem) any
 }

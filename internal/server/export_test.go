@@ -34,3 +34,6 @@ func (s *Server) Memory() *admission.Pool { return s.memory }
 
 // TotalMemory is totalMemory.
 var TotalMemory = totalMemory
+
+// ByHost is byHost.
+var ByHost = byHost

@@ -13,14 +13,16 @@ import (
 
 func TestACallerIsAskedToComeBackWhileTheStoreIsAway(t *testing.T) {
 	k := keeptest.Start(t, keeptest.Options{})
-	key := k.Tenant(t).Application.Key
+	tenant := k.Tenant(t)
+	key := tenant.Application.Key
+	page := "/elements/v1/" + k.Application(t, tenant.Tenant.ID, api.CreateApplication{Type: "public", Permissions: []string{"token:create"}}).Key + "/card"
 	if got := k.Call(t, "GET", "/tenants/self", key, ""); got.Status != http.StatusOK {
 		t.Fatalf("before: %s", got)
 	}
 	if err := k.CloseStore(); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{"/tenants/self", "/applications/key", "/permissions"} {
+	for _, path := range []string{"/tenants/self", "/applications/key", "/permissions", page} {
 		got := k.Call(t, "GET", path, key, "")
 		if got.Status != http.StatusServiceUnavailable || got.Header.Get("Retry-After") != "5" {
 			t.Errorf("GET %s = %s, Retry-After %q; want 503 and 5", path, got, got.Header.Get("Retry-After"))

@@ -474,6 +474,10 @@ func TestARequestMayNameThePublicKeyOfItsSession(t *testing.T) {
 			}
 		}
 	}
+	// The calls that name another application are in the log, as other refusals are.
+	if log := w.call("manager_key", "GET /logs?size=100", "", 200); strings.Count(log, `"outcome":"denied"`) < 8 || !strings.Contains(log, "Token read denied") {
+		t.Errorf("the log lacks refused calls: %s", log)
+	}
 	w.call("web_key", "POST /tokens", `{"type":"token","data":1}`, 201, header, w.names["web_key"])
 	w.call("other_key", "POST /tokens", `{"type":"token","data":1}`, 403, header, w.names["web_key"])
 	w.call("mine_key", "POST /tokens", `{"type":"token","data":1}`, 403, header, w.names["other_key"])
