@@ -54,7 +54,7 @@ var settings = []Setting{
 
 	text("public_url", "Origin under which browsers reach this server, such as https://vault.example. The policy of field pages names it. Without it, the host of each request counts.",
 		"", func(c *Config) *string { return &c.PublicURL }, isOrigin),
-	text("elements.public_url", "Origin of field pages, such as https://fields.vault.example, when they have a host name apart from that of the API. It leads to this server, too.",
+	text("elements.public_url", "Origin of field pages, such as https://fields.vault.example, when they have a host name apart from that of the API. It leads to this server, too, which serves the fields under this name and nothing else; a proxy in front must pass the Host header on.",
 		"", func(c *Config) *string { return &c.ElementsPublicURL }, isOrigin),
 
 	text("tls.cert_file", "PEM file with the certificate and its chain. Read again on SIGHUP.",

@@ -122,7 +122,7 @@ export default async function ({ world, launch, check, open, shop, field, frameO
       check('markup in texts stays text', await frame.evaluate(() => document.querySelectorAll('img').length === 0 && document.querySelector('label').textContent.startsWith('<img')));
       check('a page of fields cannot reveal', !JSON.stringify(await page.evaluate(() => evil.got)).includes('"value"'));
       const evil = {
-        variables: { colorText: `red;background:url(${TRAP}/a)`, fontFamily: `x;src:url(${TRAP}/b)`, colorBackground: `url(${TRAP}/c)`, colorPrimary: 'attr(value)', colorBorder: 'var(--x)', colorDanger: 'r\\65 d', paddingX: '900px', fontSize: '400px' },
+        variables: { colorText: `red;background:url(${TRAP}/a)`, fontFamily: `x;src:url(${TRAP}/b)`, colorBackground: `url(${TRAP}/c)`, colorPrimary: 'attr(value)', colorBorder: 'var(--x)', colorDanger: 'r\\65 d', paddingX: '900px', fontSize: '400px', paddingY: '900PX', gap: '9e2px', labelSize: 'calc(90px * 90)', borderRadius: 'calc(9px / 0.01)', borderWidth: '9in' },
         rules: {
           input: { backgroundImage: `url(${TRAP}/d)`, background: `url(${TRAP}/e)`, color: `image-set("${TRAP}/f" 1x)`, cursor: `url(${TRAP}/g)`, borderImage: `url(${TRAP}/h)`, content: 'attr(value)', fontFamily: `"}@font-face{font-family:x;src:url(${TRAP}/i);unicode-range:U+34}`, position: 'fixed', animation: 'x 1s', filter: `url(${TRAP}/j)`, maskImage: `url(${TRAP}/k)`, listStyleImage: `url(${TRAP}/l)`, color2: 'red', opacity: '0', backgroundColor: 'u\\rl(x)', boxShadow: '0 0 0 500px red', letterSpacing: '99em' },
           'input[value^="4"]': { color: 'red' }, 'input:hover, body': { color: 'red' },
@@ -134,8 +134,8 @@ export default async function ({ world, launch, check, open, shop, field, frameO
       await settled('second');
       const refused = await page.evaluate(() => evil.got.filter((m) => m.type === 'refused').flatMap((m) => m.what));
       const total = Object.keys(evil.variables).length + Object.values(evil.rules).reduce((n, r) => n + Object.keys(r).length, 0);
-      check(`${total} hostile styles are refused`, refused.length === total && total === 27, refused);
-      await page.evaluate(() => { evil.got.length = 0; evil.port1.postMessage({ type: 'options', options: { appearance: { variables: { colorPrimary: 'rgb(200 0 0 / 50%)', fontFamily: '"Inter", sans-serif', borderRadius: '4px' }, rules: { 'input:focus': { borderColor: 'oklch(60% 0.2 30)', boxShadow: '0 0 0 2px rgba(0,0,0,.2)' }, input: { letterSpacing: '0.02em' } } } } }); });
+      check(`${total} hostile styles are refused`, refused.length === total && total === 32, refused);
+      await page.evaluate(() => { evil.got.length = 0; evil.port1.postMessage({ type: 'options', options: { appearance: { variables: { colorPrimary: 'rgb(200 0 0 / 50%)', fontFamily: '"Inter", sans-serif', borderRadius: '4px', colorText: '#1e3a8a', labelWeight: '700', gap: 'clamp(4px, 1vw, 1REM)' }, rules: { 'input:focus': { borderColor: 'oklch(60% 0.2 30)', boxShadow: '0 0 0 2px rgba(0,0,0,.2)' }, input: { letterSpacing: '0.02em' } } } } }); });
       await settled('third');
       check('honest styles are applied', await page.evaluate(() => !evil.got.some((m) => m.type === 'refused')) && await frame.evaluate(() => getComputedStyle(document.querySelector('input')).borderRadius === '4px'));
 

@@ -2,7 +2,7 @@
 import { Field, type Owner, type Rules } from './field';
 import { h, type Content, type Frame } from './frame';
 import { list, own, random, str, type Bag } from './messages';
-import { call, Failed, sessionFor, type Session } from './vault';
+import { call, cancelled, Failed, sessionFor, type Session } from './vault';
 
 const ANSWER_MS = 2000; // what the frames beside this one have to send their values
 
@@ -183,7 +183,7 @@ export class Form implements Content, Owner {
       this.field(bad[0].name)?.input.focus();
       throw new Failed('incomplete', this.text(bad[0].code), { fields: bad.map((p) => p.name), codes: bad.map((p) => p.code) });
     }
-    if (signal.aborted) throw new Failed('timeout', 'The request was cancelled.');
+    if (signal.aborted) throw cancelled();
     const body = JSON.stringify({ ...this.o.body((n) => parts.find((p) => p.name === n)?.value ?? ''), ...settable(m) });
     return this.o.result(await this.#send(m, id, body, signal));
   }

@@ -2,7 +2,7 @@
 // so none can end its declaration, and none can name a resource.
 import { own } from './messages';
 
-const functions = new Set(['rgb', 'rgba', 'hsl', 'hsla', 'hwb', 'lab', 'lch', 'oklab', 'oklch', 'color', 'color-mix', 'calc', 'min', 'max', 'clamp']);
+const functions = new Set('rgb,rgba,hsl,hsla,hwb,lab,lch,oklab,oklch,color,color-mix,calc,min,max,clamp'.split(','));
 const box = 'background-color,border-color,border-width,border-style,border-radius,border-bottom-color,border-bottom-width,border-top-width,border-left-width,border-right-width,box-shadow,padding,';
 const text = 'color,font-family,font-size,font-style,font-weight,letter-spacing,line-height,text-transform,';
 const input = new Set((box + text + 'caret-color,font-variant-numeric,text-align').split(','));
@@ -24,11 +24,14 @@ const variables: Record<string, string> = {
 };
 
 function safe(property: string, value: unknown): value is string {
-  if (typeof value !== 'string' || value.length > 200 || !/^[\w\s#%.,()+\-*/"']+$/.test(value) || value.includes('/*')) return false;
+  if (typeof value !== 'string' || value.length > 200 || !/^[\w\s#%.,()+\-/"']+$/.test(value)) return false;
   for (const m of value.matchAll(/([\w-]*)\s*\(/g)) if (!functions.has(m[1].toLowerCase())) return false;
   if (property === 'line-height' && !/^\d/.test(value)) return false; // normal depends on the glyphs
-  // Sizes that move the digits out of sight, or make the frame cover the page, are refused.
-  for (const m of value.matchAll(/([\d.]+)\s*(px|r?em|pt|v\w+|%)/g)) if (+m[1] > (m[2] === 'px' || m[2] === 'pt' || m[2] === '%' ? 100 : 8)) return false;
+  // Sizes that move the digits out of sight, or make the frame cover the page, are refused, and so is what makes small numbers large.
+  if (/(calc|min|max|clamp)\(.*\//i.test(value)) return false;
+  for (const [, n, unit] of value.matchAll(/(?<![#\w.])([\d.]+)([\w%+-]*)/g)) {
+    if (/^e[\d+-]/i.test(unit) || +n > (/^(deg)?$/i.test(unit) ? 1000 : /^(px|pt|%)$/i.test(unit) ? 100 : /^(r?em|v.*|ch|ex)$/i.test(unit) ? 8 : 1)) return false;
+  }
   return CSS.supports(property, value);
 }
 

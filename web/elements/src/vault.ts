@@ -10,7 +10,9 @@ export class Failed extends Error {
   constructor(readonly code: string, message: string, readonly more: Bag = {}) { super(message); }
 }
 
-const cancelled = () => new Failed('timeout', 'The request was cancelled.');
+export const cancelled = () => new Failed('timeout', 'The request was cancelled.');
+
+const foreign = (more?: Bag) => new Failed('foreign_session', 'Another application made the session.', more);
 
 /** Resolves after ms; rejects when the signal aborts. */
 const pause = (ms: number, signal: AbortSignal) => new Promise<void>((resolve, reject) => {
@@ -55,7 +57,7 @@ function failure(frame: Frame, answer: Response | null, content: unknown): Faile
     const fields = Object.keys((own(content, 'errors') ?? {}) as Bag).map((name) => name.slice(0, 60));
     return new Failed('invalid_card', 'The vault refused the values.', { fields, trace });
   }
-  if (str(content, 'code') === 'foreign_session') return new Failed('foreign_session', 'Another application made the session.', { trace });
+  if (str(content, 'code') === 'foreign_session') return foreign({ trace });
   const codes: Record<number, string> = { 401: 'session_over', 403: 'not_allowed', 404: 'not_found', 429: 'too_many' };
   return new Failed(codes[status] ?? 'vault_failed', `The vault responded with status ${status}.`, { status, trace });
 }
@@ -70,7 +72,7 @@ export async function newSession(frame: Frame, id: string, signal: AbortSignal):
   const authorized = frame.authorization(id);
   frame.say('nonce', { id, nonce: made.nonce });
   const ok = await Promise.race([authorized, pause(AUTHORIZE_MS, signal).then(() => false)]);
-  if (!ok) throw new Failed('not_authorized', 'The page did not have the session authorized.');
+  if (!ok) throw new Failed('not_authorized', 'The session was not authorized.');
   return { key: String(made.session_key), until };
 }
 
@@ -80,6 +82,6 @@ const tenantOf = (key: string) => /_([1-9A-HJ-NP-Za-km-z]{22})[1-9A-HJ-NP-Za-km-
 export async function sessionFor(frame: Frame, m: unknown, id: string, signal: AbortSignal): Promise<Session> {
   const key = str(m, 'session', 100);
   if (!key) return newSession(frame, id, signal);
-  if (tenantOf(key) !== tenantOf(frame.key)) throw new Failed('foreign_session', 'The session belongs to another tenant than the key of these fields.');
+  if (tenantOf(key) !== tenantOf(frame.key)) throw foreign();
   return { key, until: Infinity };
 }
