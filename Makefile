@@ -11,7 +11,7 @@ LINT := $(CURDIR)/bin/tools/golangci-lint
 ARGS ?=
 
 # A server far away may fail once.
-APT := -q -o Acquire::Retries=5
+APT := -q -o Acquire::Retries=5 -o DPkg::Lock::Timeout=600
 export npm_config_fetch_retries ?= 5
 
 .PHONY: help
@@ -29,13 +29,21 @@ pkcs11:
 	  CGO_ENABLED=1 go build -trimpath -buildvcs=false -ldflags "-s -w" -o bin/tokenkeep-pkcs11 ./cmd/tokenkeep-pkcs11; \
 	else echo "There is no C compiler, so bin/tokenkeep-pkcs11 is not built: only a key-encryption key in a PKCS#11 token needs it."; fi
 
+# The race detector needs a C compiler, and so does what loads PKCS#11 modules.
+.PHONY: compiler
+compiler:
+	@command -v $$(go env CC) >/dev/null || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    apt-get $(APT) update && DEBIAN_FRONTEND=noninteractive apt-get $(APT) install -y --no-install-recommends gcc libc6-dev; \
+	  else echo "Install a C compiler (Debian: gcc, libc6-dev): the race detector needs it."; exit 1; fi; }
+
 # A token in software, for the tests of PKCS#11.
 .PHONY: softhsm
-softhsm:
-	@command -v softhsm2-util >/dev/null && command -v $$(go env CC) >/dev/null || { \
+softhsm: compiler
+	@command -v softhsm2-util >/dev/null || { \
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	    apt-get $(APT) update && DEBIAN_FRONTEND=noninteractive apt-get $(APT) install -y --no-install-recommends softhsm2 gcc libc6-dev; \
-	  else echo "Install SoftHSM 2 and a C compiler (Debian: softhsm2, gcc, libc6-dev): the tests use a key in a token with them."; exit 1; fi; }
+	    apt-get $(APT) update && DEBIAN_FRONTEND=noninteractive apt-get $(APT) install -y --no-install-recommends softhsm2; \
+	  else echo "Install SoftHSM 2 (Debian: softhsm2): the tests use a key in a token with it."; exit 1; fi; }
 
 # Node 16 and the packages for reactor code. Only a change of the lock file needs the network.
 .PHONY: runtime
@@ -71,7 +79,7 @@ check: ## Run the tests in their large size, which takes up to 45 minutes
 # Whatever the other targets install, so that the times of the stages are those of the tests. The linter is compiled while npm
 # waits for the network; apt has a lock.
 .PHONY: tools
-tools: postgres chromium
+tools: postgres chromium compiler
 	@$(MAKE) --no-print-directory -j 4 --output-sync=target $(LINT) runtime elements packages elements-tools webhooks compat tsclient pictures apidoc
 
 .PHONY: tidy
@@ -234,11 +242,11 @@ RACE_SKIP := $(RACE_SKIP)|^TestWhatAnOlderServerWritesIsOutdated$$|^TestWhatAnAp
 RACE_SKIP := $(RACE_SKIP)|^TestSuite$$/^(values|tokens|token_lists|tenants|tenants_are_apart|tenants_that_go|the_installation|sessions|parcels|log|keysets_and_marks|epoch_keys|definitions|applications)$$
 
 .PHONY: race
-race: postgres runtime ## Run the packages with concurrency under the race detector, without the long tests
+race: compiler postgres runtime ## Run the packages with concurrency under the race detector, without the long tests
 	@$(REQUIRED) $(RACE) -skip '$(RACE_SKIP)' -timeout 20m $(RACED)
 
 .PHONY: race-all
-race-all: $(TESTED)
+race-all: compiler $(TESTED)
 	@$(REQUIRED) KEEPTEST_ROUNDS=few $(RACE) -timeout 60m ./...
 
 # The packages with tests that have a larger size than the one of 'make test'.

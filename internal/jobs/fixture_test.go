@@ -99,7 +99,7 @@ func (f *fixture) tenant() string {
 func row(name string, handle jobs.Handler) jobs.Kind {
 	return jobs.Kind{
 		Name: name, Handle: handle, Life: 24 * time.Hour, Lease: 15 * time.Second, AtOnce: 4, PerTenant: 4, Spare: 2,
-		Retry: jobs.Schedule{Attempts: 3, First: 10 * time.Second, Most: time.Minute},
+		Retry: jobs.Schedule{Attempts: 3, First: 10 * time.Second, Most: time.Minute, CutOff: 10},
 	}
 }
 

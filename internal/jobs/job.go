@@ -37,7 +37,7 @@ func (q *Queue) claim(ctx context.Context, k *kind, ref store.ParcelRef) (j Job,
 		j.Parcel, mine = p, true
 		return tx.ReplaceParcel(ctx, p)
 	})
-	if errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrNotFound) {
+	if errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrNoTenant) {
 		return j, false, nil
 	}
 	return j, mine, err

@@ -352,25 +352,32 @@ func TestAPanicTakesNoServerAlong(t *testing.T) {
 }
 
 // TestAJobThatEndsItsNodeEnds: each claim is the last thing that its node does.
-// Attempts that were cut off leave room for later ones, but not without end.
+// Attempts that were cut off leave room for later ones, but not without end
+// where the kind says so.
 func TestAJobThatEndsItsNodeEnds(t *testing.T) {
 	onBoth(t, func(f *fixture) {
 		var l ledger
-		n, tenant := f.node(row(work, l.noting)), f.tenant()
-		ids := n.adds(tenant, work, 2)
-		for i, claims := range []int{12, 13} {
+		unbounded := row("test-unbounded", l.noting)
+		unbounded.Retry.CutOff = 0
+		n, tenant := f.node(row(work, l.noting), unbounded), f.tenant()
+		ids := append(n.adds(tenant, work, 2), n.adds(tenant, unbounded.Name, 1)...)
+		for i, claimed := range []struct {
+			kind   string
+			claims int
+		}{{work, 12}, {work, 13}, {unbounded.Name, 40}} {
 			f.must(f.store.Update(f.Context(), tenant, func(tx store.Tx) error {
-				p, err := tx.Parcel(f.Context(), work, ids[i])
+				p, err := tx.Parcel(f.Context(), claimed.kind, ids[i])
 				if err != nil {
 					return err
 				}
-				p.Attempts, p.Version = claims, p.Version+1
+				p.Attempts, p.Version = claimed.claims, p.Version+1
 				return tx.ReplaceParcel(f.Context(), p)
 			}))
 		}
-		n.does(2)
-		if l.of(ids[0]) != 1 || l.of(ids[1]) != 0 || f.count(tenant, work) != 0 {
-			f.Errorf("after 12 and 13 attempts that were cut off, the jobs were begun %d and %d times, want 1 and 0", l.of(ids[0]), l.of(ids[1]))
+		n.does(3)
+		if l.of(ids[0]) != 1 || l.of(ids[1]) != 0 || l.of(ids[2]) != 1 || f.count(tenant, work) != 0 {
+			f.Errorf("after 12 and 13 attempts that were cut off, the jobs were begun %d and %d times, want 1 and 0; without a bound and after 40, %d times, want 1",
+				l.of(ids[0]), l.of(ids[1]), l.of(ids[2]))
 		}
 		if m := n.metric("tokenkeep_jobs_given_up_total"); m != 1 {
 			f.Errorf("%v jobs were given up, want 1", m)

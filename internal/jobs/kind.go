@@ -76,6 +76,10 @@ func GiveBack(wait time.Duration) Verdict { return Verdict{givenBack, wait} }
 type Schedule struct {
 	Attempts    int // after which a job is given up; 0 when only its expiry ends it
 	First, Most time.Duration
+	// CutOff is how many claims beyond Attempts are begun, 0 for any number. A
+	// job that was claimed more often may be what ends the nodes, and is given
+	// up unbegun.
+	CutOff int
 }
 
 // wait returns how long to wait after an attempt, the first of which is 1.
@@ -88,13 +92,10 @@ func (s Schedule) wait(attempt int) time.Duration {
 	return wait + rand.N(wait/10+1)
 }
 
-// cutOff is how often a job with limited attempts may be claimed beyond them,
-// because attempts ended with their node. A job that has used these up may be
-// what ends the nodes, and is given up unbegun.
-const cutOff = 10
-
 // exhausted tells whether a claim is one too many.
-func (s Schedule) exhausted(claim int) bool { return s.Attempts > 0 && claim > s.Attempts+cutOff }
+func (s Schedule) exhausted(claim int) bool {
+	return s.Attempts > 0 && s.CutOff > 0 && claim > s.Attempts+s.CutOff
+}
 
 // check says what is wrong with a row.
 func (k Kind) check() error {

@@ -73,6 +73,9 @@ func (s *Service) printed(tenant string, r ready, out script.Outcome, err error)
 	s.waiting = append(s.waiting, waiting{tenant, r.reactor.ID, r.epoch, run})
 }
 
+// keepingTime is how long writing the runs that wait may take.
+const keepingTime = time.Minute
+
 // KeepRuns writes what is to be remembered of runs, every second until ctx ends,
 // and then what is left.
 func (s *Service) KeepRuns(ctx context.Context) {
@@ -82,22 +85,23 @@ func (s *Service) KeepRuns(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-ticker.C:
-			s.reportRuns(ctx)
+			s.reportRuns(ctx, keepingTime)
 		}
 	}
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), settling)
-	defer cancel()
-	s.reportRuns(last)
+	s.reportRuns(ctx, settling)
 }
 
-func (s *Service) reportRuns(ctx context.Context) {
-	if err := s.keepRuns(ctx); err != nil && ctx.Err() == nil {
+func (s *Service) reportRuns(ctx context.Context, within time.Duration) {
+	if err := s.keepRuns(ctx, within); err != nil {
 		s.options.Logger.Error("what runs printed could not be kept", "cause", err)
 	}
 }
 
-// keepRuns writes the runs that wait.
-func (s *Service) keepRuns(ctx context.Context) error {
+// keepRuns writes the runs that wait. It is not cut off in the middle: the runs
+// are of all tenants.
+func (s *Service) keepRuns(ctx context.Context, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
+	defer cancel()
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
 	s.mu.Lock()
@@ -194,7 +198,7 @@ func (s *Service) Runs(ctx context.Context, c access.Caller, id string, page sto
 	if err := c.Require(access.ReactorRead); err != nil {
 		return nil, 0, err
 	}
-	if err := s.keepRuns(ctx); err != nil {
+	if err := s.keepRuns(ctx, keepingTime); err != nil {
 		return nil, 0, err
 	}
 	if _, err := s.definitions.Find(ctx, c.Tenant(), id); err != nil {

@@ -378,7 +378,10 @@ func newGate(t testing.TB) *gate {
 		case <-q.Context().Done():
 		}
 	}))
-	t.Cleanup(g.Close)
+	t.Cleanup(func() {
+		g.CloseClientConnections() // of a test that failed before it opened the gate
+		g.Close()
+	})
 	return g
 }
 

@@ -159,7 +159,7 @@ func TestTheKeyMovesFromAFileToAKMSAndBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	keeptest.OnFiles(t)
-	conf, err := config.Load("", nil, map[string]string{"addr": "127.0.0.1:0", "data": f.data, "kek": first, "sandbox.level": "off"})
+	conf, err := config.Load("", nil, map[string]string{"addr": "127.0.0.1:0", "data": f.data, "kek": first, "kek.timeout": "1h", "sandbox.level": "off"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +199,7 @@ func TestARestoreTriesTheKeysOfTheBackupFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	restore := func(kek string) (copied bool, err error) {
-		conf, err := config.Load("", nil, map[string]string{"addr": "127.0.0.1:0", "data": filepath.Join(t.TempDir(), "data"), "kek": kek, "sandbox.level": "off"})
+		conf, err := config.Load("", nil, map[string]string{"addr": "127.0.0.1:0", "data": filepath.Join(t.TempDir(), "data"), "kek": kek, "kek.timeout": "1h", "sandbox.level": "off"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -311,15 +311,19 @@ func (s *Server) Run(ctx context.Context) error {
 		defer close(worked)
 		s.jobs.Work(taking, working)
 	})
-	chores.Go(func() { s.reactors.KeepRuns(working) })
+	keeping, kept := context.WithCancel(context.WithoutCancel(ctx))
+	chores.Go(func() { s.reactors.KeepRuns(keeping) })
 	// The store closes behind the last chore. Code that nobody waits for may
-	// come to its end like a request.
+	// come to its end like a request. Records of runs are written when the last
+	// run has ended.
 	rest := func(ctx context.Context) {
 		select {
 		case <-worked:
 		case <-ctx.Done():
 		}
 		idle()
+		<-worked
+		kept()
 		chores.Wait()
 	}
 	failed := make(chan error, len(s.doors)+1)

@@ -115,8 +115,9 @@ var table = map[string]row{
 	"GET /logs/entity-types": {key: management, status: 200},
 }
 
-// keyless rows are for the operator's tools, and for whoever reads about the API.
-var keyless = []string{"GET /healthz", "GET /readyz", "GET /metrics", "GET /openapi.json", "GET /openapi.yaml", "GET /docs", "GET /docs/{file}"}
+// keyless rows are for the operator's tools, for whoever reads about the API, and for browsers.
+var keyless = []string{"GET /healthz", "GET /readyz", "GET /metrics", "GET /openapi.json", "GET /openapi.yaml", "GET /docs", "GET /docs/{file}",
+	"GET /elements/v1/{file}", "GET /elements/v1/{key}/{kind}"}
 
 // world is a server behind a failing store.
 type world struct {
