@@ -283,7 +283,7 @@ func (k kind) headers(h http.Header, p page, url string, origins []string) {
 	if len(origins) > 0 { // none in development mode: every page
 		policy = append(policy, "frame-ancestors "+strings.Join(origins, " "))
 	}
-	policy = append(policy, "require-trusted-types-for 'script'", "trusted-types 'none'", "webrtc 'block'")
+	policy = append(policy, "require-trusted-types-for 'script'", "trusted-types 'none'")
 	clipboard := "()"
 	if k.copies {
 		clipboard = "(self)"

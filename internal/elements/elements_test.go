@@ -84,7 +84,7 @@ func TestHeadersOfEachKind(t *testing.T) {
 		want := map[string]string{
 			"Content-Type": "text/html; charset=utf-8",
 			"Content-Security-Policy": "default-src 'none'; script-src 'HASH'; style-src 'HASH'; connect-src " + connect + "; form-action 'none'; base-uri 'none'; " +
-				"frame-ancestors https://shop.example http://localhost:3000; require-trusted-types-for 'script'; trusted-types 'none'; webrtc 'block'",
+				"frame-ancestors https://shop.example http://localhost:3000; require-trusted-types-for 'script'; trusted-types 'none'",
 			"Permissions-Policy": "accelerometer=(), autoplay=(), browsing-topics=(), camera=(), clipboard-read=(), clipboard-write=" + clipboard + ", display-capture=(), geolocation=(), gyroscope=(), hid=(), " +
 				"keyboard-map=(), local-fonts=(), magnetometer=(), microphone=(), midi=(), payment=(), publickey-credentials-get=(), screen-wake-lock=(), serial=(), storage-access=(), usb=()",
 			"Cross-Origin-Embedder-Policy": "require-corp", "Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "cross-origin",
