@@ -7,7 +7,7 @@ const PAN = '4000056655665556', CVC = '987';
 function leaks(text) {
   const plain = text.replace(/[\s-]/g, ''), found = [];
   for (let n = 0; n + 6 <= PAN.length; n++) if (plain.includes(PAN.slice(n, n + 6))) found.push(PAN.slice(n, n + 6));
-  if (new RegExp(`(?<!\\d)${CVC}(?!\\d)`).test(text)) found.push('cvc');
+  if (new RegExp(`(?<![\\w.])${CVC}(?![\\w.])`).test(text)) found.push('cvc'); // not within an id or a time
   return found;
 }
 
@@ -15,7 +15,9 @@ function leaks(text) {
 function spy() {
   if (location.hostname !== 'localhost') return;
   const seen = (window.seen = []);
-  const keep = (what, data) => { try { seen.push(`${what} ${JSON.stringify(data)}`); } catch { seen.push(what); } };
+  // Times and sizes are numbers that may look like a code by chance; a code is always a text.
+  window.texts = (_, v) => (typeof v === 'number' ? undefined : v);
+  const keep = (what, data) => { try { seen.push(`${what} ${JSON.stringify(data, what === 'perf' ? texts : undefined)}`); } catch { seen.push(what); } };
   const Channel = window.MessageChannel;
   window.MessageChannel = function () {
     const c = new Channel();
@@ -33,7 +35,7 @@ function spy() {
 
 const everything = (page) => page.evaluate(async () => JSON.stringify([
   window.seen, window.log, window.token, location.href, history.state, history.length, document.title, window.name, document.referrer, document.cookie, { ...localStorage }, { ...sessionStorage },
-  document.documentElement.outerHTML, getSelection().toString(), performance.getEntries(), [...document.querySelectorAll('iframe')].map((f) => [f.src, f.name, f.title, f.style.cssText]),
+  document.documentElement.outerHTML, getSelection().toString(), JSON.stringify(performance.getEntries(), window.texts), [...document.querySelectorAll('iframe')].map((f) => [f.src, f.name, f.title, f.style.cssText]),
   await indexedDB.databases(), await caches.keys().catch(() => 0),
 ]));
 

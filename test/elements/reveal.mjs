@@ -26,7 +26,7 @@ export default async function ({ world, launch, check, shop, field, frameOf, api
     const text = () => frameOf(page, 'reveal').evaluate(() => document.body.textContent);
     check('the holder sees number and date', (await text()).includes('4000 0566 5566 5556') && (await text()).includes('Expires 07 / 31'), result);
     const all = await page.evaluate(() => JSON.stringify([seen, document.documentElement.outerHTML, performance.getEntries()]));
-    check('the page sees neither digits nor the session', !/0566|5665|_sess_/.test(all.replace(/\s/g, '')));
+    check('the page sees neither digits nor the session', !/40000566|05665566|55665556|_sess_/.test(all.replace(/\s/g, '')));
     await field(page, 'reveal').locator('button').click();
     await frameOf(page, 'reveal').waitForFunction(() => document.querySelector('button').textContent === 'Copied');
     check('the card is copied when its holder asks', (await frameOf(page, 'reveal').evaluate(() => document.hasFocus())) === true);
