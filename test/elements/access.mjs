@@ -37,7 +37,7 @@ export default async function ({ world, launch, check, shop, field, frameOf, foc
         await page.keyboard.press(key);
         let now = await at();
         while (now === before || now === '' || now === 'BODY') { // the focus moves between processes
-          await page.waitForTimeout(20);
+          await page.evaluate(() => new Promise(requestAnimationFrame));
           now = await at();
         }
         order.push(now);
