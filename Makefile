@@ -66,7 +66,7 @@ runtime-test: runtime ## Run the tests of what reactor code finds, on Node 16 an
 run: build ## Build, then start a server to try things out with (ARGS="--addr 127.0.0.1:0 --data DIR")
 	@exec bin/tokenkeep dev $(ARGS)
 
-# What people wait for, so it stays under 8 minutes on two idle cores. CONTRIBUTING.md says what belongs here.
+# What people wait for: 12 minutes on two idle cores, and the aim is 8. CONTRIBUTING.md says what belongs here.
 .PHONY: test
 test: ## Run the checks that every change passes, and print how long each took
 	@test/stages --memory tools build tidy lint spec-lint unit both race fuzz
