@@ -71,7 +71,7 @@ run: build ## Build, then start a server to try things out with (ARGS="--addr 12
 test: ## Run the checks that every change passes, and print how long each took
 	@test/stages --memory tools build tidy lint spec-lint unit both race fuzz
 
-# Together with 'make test' it is what CI runs.
+# What people run before a merge, after 'make test'.
 .PHONY: check
 check: ## Run the tests in their large size, which takes up to 45 minutes
 	@test/stages tools coverage hsm large both-long race-all fuzz-long
