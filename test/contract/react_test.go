@@ -693,13 +693,13 @@ func TestFullPoolsAreSaidSo(t *testing.T) {
 			t.Errorf("%d runs of %s at once: %v, want %v", len(test.ids), name, got, test.want)
 		}
 	}
-	ran := 0
-	for _, id := range ids {
-		var list api.List[api.Run]
-		w.server.Call(t, "GET", "/reactors/"+id+"/runs", w.manager.Key, "").Into(t, 200, &list)
-		ran += len(list.Data)
-	}
-	if ran != 4 {
-		t.Errorf("%d runs are listed, want the four that ran", ran)
-	}
+	waittest.Until(t, "the four that ran are listed", func() bool {
+		ran := 0
+		for _, id := range ids {
+			var list api.List[api.Run]
+			w.server.Call(t, "GET", "/reactors/"+id+"/runs", w.manager.Key, "").Into(t, 200, &list)
+			ran += len(list.Data)
+		}
+		return ran == 4
+	})
 }
