@@ -228,9 +228,36 @@ func listed[T, U any](r *http.Request, find func(url.Values, store.Page) ([]T, i
 	if err != nil {
 		return nil, err
 	}
+	return respond(http.StatusOK, httpapi.ListOf(page, total, each(list, show)))
+}
+
+// listedFrom is listed for lists that are read by cursor.
+func listedFrom[T, U any](r *http.Request, find func(q url.Values, size int) ([]T, string, error), show func(T) U) (*response.Response, error) {
+	q, err := httpapi.Query(r)
+	if err != nil {
+		return nil, err
+	}
+	page, err := httpapi.PageOf(q)
+	if err != nil {
+		return nil, err
+	}
+	list, next, err := find(q, page.Size)
+	if err != nil {
+		return nil, err
+	}
+	return from(page.Size, next, each(list, show))
+}
+
+// from is a part of a list that is read by cursor.
+func from[U any](size int, next string, list []U) (*response.Response, error) {
+	return respond(http.StatusOK, api.ListFrom[U]{Pagination: api.Cursor{PageSize: size, Next: next}, Data: list})
+}
+
+// each returns the items of a list as show writes them.
+func each[T, U any](list []T, show func(T) U) []U {
 	out := make([]U, len(list))
 	for i, item := range list {
 		out[i] = show(item)
 	}
-	return respond(http.StatusOK, httpapi.ListOf(page, total, out))
+	return out
 }

@@ -25,27 +25,13 @@ func (s Services) listLogs(r *http.Request, c access.Caller, _ *idempotency.Atte
 }
 
 func (s Services) listLogsFrom(r *http.Request, c access.Caller, _ *idempotency.Attempt) (*response.Response, error) {
-	q, err := httpapi.Query(r)
-	if err != nil {
-		return nil, err
-	}
-	page, err := httpapi.PageOf(q)
-	if err != nil {
-		return nil, err
-	}
-	filter, err := logFilterOf(q)
-	if err != nil {
-		return nil, err
-	}
-	list, next, err := s.Audit.ListFrom(r.Context(), c, filter, q.Get("start"), page.Size)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]api.LogEntry, len(list))
-	for i, e := range list {
-		out[i] = logEntryOf(c, e)
-	}
-	return respond(http.StatusOK, api.ListFrom[api.LogEntry]{Pagination: api.Cursor{PageSize: page.Size, Next: next}, Data: out})
+	return listedFrom(r, func(q url.Values, size int) ([]store.LogEntry, string, error) {
+		filter, err := logFilterOf(q)
+		if err != nil {
+			return nil, "", err
+		}
+		return s.Audit.ListFrom(r.Context(), c, filter, q.Get("start"), size)
+	}, func(e store.LogEntry) api.LogEntry { return logEntryOf(c, e) })
 }
 
 func logEntryOf(c access.Caller, e store.LogEntry) api.LogEntry {

@@ -31,14 +31,6 @@ func bodyOf(r *http.Request) (jsonvalue.Value, error) {
 
 func raw(v jsonvalue.Value) jsontext.Value { return v.AppendJSON(nil) }
 
-func rawTokens(list []token.Token) []jsontext.Value {
-	out := make([]jsontext.Value, len(list))
-	for i, t := range list {
-		out[i] = rawToken(t)
-	}
-	return out
-}
-
 func rawToken(t token.Token) jsontext.Value { return raw(t.Object()) }
 
 func (s Services) createToken(r *http.Request, c access.Caller, a *idempotency.Attempt) (*response.Response, error) {
@@ -151,33 +143,17 @@ func (s Services) listTokens(r *http.Request, c access.Caller, _ *idempotency.At
 }
 
 func (s Services) listTokensFrom(r *http.Request, c access.Caller, _ *idempotency.Attempt) (*response.Response, error) {
-	q, err := httpapi.Query(r)
-	if err != nil {
-		return nil, err
-	}
-	page, err := httpapi.PageOf(q)
-	if err != nil {
-		return nil, err
-	}
-	filter, err := tokenFilterOf(q)
-	if err != nil {
-		return nil, err
-	}
-	most, err := atMostOf(q)
-	if err != nil {
-		return nil, err
-	}
-	list, next, err := s.Tokens.ListFrom(r.Context(), c, filter, q.Get("start"), page.Size, most)
-	if err != nil {
-		return nil, err
-	}
-	return from(page.Size, next, list)
-}
-
-func from(size int, next string, list []token.Token) (*response.Response, error) {
-	return respond(http.StatusOK, api.ListFrom[jsontext.Value]{
-		Pagination: api.Cursor{PageSize: size, Next: next}, Data: rawTokens(list),
-	})
+	return listedFrom(r, func(q url.Values, size int) ([]token.Token, string, error) {
+		filter, err := tokenFilterOf(q)
+		if err != nil {
+			return nil, "", err
+		}
+		most, err := atMostOf(q)
+		if err != nil {
+			return nil, "", err
+		}
+		return s.Tokens.ListFrom(r.Context(), c, filter, q.Get("start"), size, most)
+	}, rawToken)
 }
 
 var errMetadataFilter = fault.Field("metadata", "must be an object of strings")
@@ -250,7 +226,7 @@ func (s Services) searchTokens(r *http.Request, c access.Caller, _ *idempotency.
 	if err != nil {
 		return nil, err
 	}
-	return respond(http.StatusOK, httpapi.ListOf(page, total, rawTokens(list)))
+	return respond(http.StatusOK, httpapi.ListOf(page, total, each(list, rawToken)))
 }
 
 func (s Services) searchTokensFrom(r *http.Request, c access.Caller, _ *idempotency.Attempt) (*response.Response, error) {
@@ -270,5 +246,5 @@ func (s Services) searchTokensFrom(r *http.Request, c access.Caller, _ *idempote
 	if err != nil {
 		return nil, err
 	}
-	return from(page.Size, next, list)
+	return from(page.Size, next, each(list, rawToken))
 }
