@@ -2,7 +2,6 @@ package awskms_test
 
 import (
 	"context"
-	"crypto/aes"
 	"crypto/cipher"
 	"crypto/rand"
 	"encoding/json"
@@ -11,7 +10,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -29,35 +27,27 @@ const (
 
 // fake follows the JSON protocol of AWS KMS for Encrypt and Decrypt.
 type fake struct {
-	hung chan struct{}
-	keys map[string]cipher.AEAD
-
-	mu    sync.Mutex // guards fault
-	fault kmstest.Fault
+	faults *kmstest.Faults
+	keys   map[string]cipher.AEAD
 }
 
 func newFake(t *testing.T) (*fake, *httptest.Server) {
-	f := &fake{hung: make(chan struct{}, 100), keys: map[string]cipher.AEAD{}}
+	f := &fake{faults: kmstest.NewFaults(), keys: map[string]cipher.AEAD{}}
 	for _, arn := range []string{one, two} {
-		raw := make([]byte, 32)
-		_, _ = rand.Read(raw)
-		block, err := aes.NewCipher(raw)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if f.keys[arn], err = cipher.NewGCM(block); err != nil {
-			t.Fatal(err)
-		}
+		f.keys[arn] = kmstest.NewKey(t)
 	}
 	s := httptest.NewServer(f)
 	t.Cleanup(s.Close)
 	return f, s
 }
 
-func (f *fake) fail(fault kmstest.Fault) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.fault = fault
+// refusals are the responses to calls while the service fails.
+var refusals = map[kmstest.Fault]struct {
+	status int
+	code   string
+}{
+	kmstest.Down: {500, "KMSInternalException"}, kmstest.Throttled: {400, "ThrottlingException"},
+	kmstest.Disabled: {400, "DisabledException"}, kmstest.Denied: {400, "AccessDeniedException"},
 }
 
 func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -67,29 +57,8 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		EncryptionContext         map[string]string
 	}
 	body, _ := io.ReadAll(r.Body)
-	f.mu.Lock()
-	fault := f.fault
-	f.mu.Unlock()
 	w.Header().Set("Content-Type", "application/x-amz-json-1.1")
-	switch fault {
-	case kmstest.Down:
-		refuse(w, 500, "KMSInternalException")
-		return
-	case kmstest.Throttled:
-		refuse(w, 400, "ThrottlingException")
-		return
-	case kmstest.Disabled:
-		refuse(w, 400, "DisabledException")
-		return
-	case kmstest.Denied:
-		refuse(w, 400, "AccessDeniedException")
-		return
-	case kmstest.Garbled:
-		_, _ = io.WriteString(w, "<html>"+kmstest.Echo)
-		return
-	case kmstest.Hangs:
-		f.hung <- struct{}{}
-		<-r.Context().Done()
+	if f.faults.Instead(w, r, func(fault kmstest.Fault) { refuse(w, refusals[fault].status, refusals[fault].code) }) {
 		return
 	}
 	key := f.keys[in.KeyId]
@@ -145,7 +114,7 @@ func TestAWSIsAKMS(t *testing.T) {
 	kmstest.Run(t, func(t *testing.T) kmstest.Fixture {
 		f, s := newFake(t)
 		return kmstest.Fixture{
-			KMS: open(t, "awskms://"+one+"?endpoint="+s.URL), Other: open(t, "awskms://"+two+"?endpoint="+s.URL), Fail: f.fail, Hung: f.hung,
+			KMS: open(t, "awskms://"+one+"?endpoint="+s.URL), Other: open(t, "awskms://"+two+"?endpoint="+s.URL), Fail: f.faults.Set, Hung: f.faults.Hung,
 		}
 	})
 }

@@ -43,54 +43,36 @@ var keys = sync.OnceValue(func() map[string]*rsa.PrivateKey {
 
 // fake follows the REST protocol of Key Vault for wrapkey and unwrapkey.
 type fake struct {
-	url  string
-	hung chan struct{}
-
-	mu    sync.Mutex // guards fault
-	fault kmstest.Fault
+	url    string
+	faults *kmstest.Faults
 }
 
 func newFake(t *testing.T) (*fake, *httptest.Server) {
-	f := &fake{hung: make(chan struct{}, 100)}
+	f := &fake{faults: kmstest.NewFaults()}
 	s := httptest.NewTLSServer(f)
 	f.url = s.URL
 	t.Cleanup(s.Close)
 	return f, s
 }
 
-func (f *fake) fail(fault kmstest.Fault) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.fault = fault
+// refusals are the responses to calls while the service fails.
+var refusals = map[kmstest.Fault]struct {
+	status int
+	code   string
+}{
+	kmstest.Down: {503, "ServiceUnavailable"}, kmstest.Throttled: {429, "Throttled"},
+	kmstest.Disabled: {403, "Forbidden"}, kmstest.Denied: {403, "Forbidden"},
 }
 
 func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var in struct{ Alg, Value string }
 	b, _ := io.ReadAll(r.Body)
-	f.mu.Lock()
-	fault := f.fault
-	f.mu.Unlock()
 	if r.Header.Get("Authorization") == "" {
 		w.Header().Set("WWW-Authenticate", `Bearer authorization="https://login.example/tenant", resource="https://vault.azure.net"`)
 		refuse(w, 401, "Unauthorized")
 		return
 	}
-	switch fault {
-	case kmstest.Down:
-		refuse(w, 503, "ServiceUnavailable")
-		return
-	case kmstest.Throttled:
-		refuse(w, 429, "Throttled")
-		return
-	case kmstest.Disabled, kmstest.Denied:
-		refuse(w, 403, "Forbidden")
-		return
-	case kmstest.Garbled:
-		_, _ = io.WriteString(w, "<html>"+kmstest.Echo)
-		return
-	case kmstest.Hangs:
-		f.hung <- struct{}{}
-		<-r.Context().Done()
+	if f.faults.Instead(w, r, func(fault kmstest.Fault) { refuse(w, refusals[fault].status, refusals[fault].code) }) {
 		return
 	}
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/") // keys, name, version, operation; the version may be missing
@@ -150,7 +132,7 @@ func open(t *testing.T, s *httptest.Server, key string) *envelope.KMS {
 func TestKeyVaultIsAKMS(t *testing.T) {
 	kmstest.Run(t, func(t *testing.T) kmstest.Fixture {
 		f, s := newFake(t)
-		return kmstest.Fixture{KMS: open(t, s, "one"), Other: open(t, s, "two"), Fail: f.fail, Hung: f.hung}
+		return kmstest.Fixture{KMS: open(t, s, "one"), Other: open(t, s, "two"), Fail: f.faults.Set, Hung: f.faults.Hung}
 	})
 }
 

@@ -1,7 +1,6 @@
 package gcpkms_test
 
 import (
-	"crypto/aes"
 	"crypto/cipher"
 	"crypto/rand"
 	"encoding/json"
@@ -10,7 +9,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 
 	"golang.org/x/oauth2"
@@ -28,62 +26,33 @@ const (
 
 // fake follows the REST protocol of Cloud KMS for encrypt and decrypt.
 type fake struct {
-	hung chan struct{}
-	keys map[string]cipher.AEAD
-
-	mu    sync.Mutex // guards fault
-	fault kmstest.Fault
+	faults *kmstest.Faults
+	keys   map[string]cipher.AEAD
 }
 
 func newFake(t *testing.T) (*fake, *httptest.Server) {
-	f := &fake{hung: make(chan struct{}, 100), keys: map[string]cipher.AEAD{}}
+	f := &fake{faults: kmstest.NewFaults(), keys: map[string]cipher.AEAD{}}
 	for _, name := range []string{one, two} {
-		raw := make([]byte, 32)
-		_, _ = rand.Read(raw)
-		block, err := aes.NewCipher(raw)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if f.keys[name], err = cipher.NewGCM(block); err != nil {
-			t.Fatal(err)
-		}
+		f.keys[name] = kmstest.NewKey(t)
 	}
 	s := httptest.NewServer(f)
 	t.Cleanup(s.Close)
 	return f, s
 }
 
-func (f *fake) fail(fault kmstest.Fault) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.fault = fault
+// refusals are the responses to calls while the service fails.
+var refusals = map[kmstest.Fault]struct {
+	status int
+	code   string
+}{
+	kmstest.Down: {503, "UNAVAILABLE"}, kmstest.Throttled: {429, "RESOURCE_EXHAUSTED"},
+	kmstest.Disabled: {400, "FAILED_PRECONDITION"}, kmstest.Denied: {403, "PERMISSION_DENIED"},
 }
 
 func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var in struct{ Plaintext, Ciphertext []byte }
 	b, _ := io.ReadAll(r.Body)
-	f.mu.Lock()
-	fault := f.fault
-	f.mu.Unlock()
-	switch fault {
-	case kmstest.Down:
-		refuse(w, 503, "UNAVAILABLE")
-		return
-	case kmstest.Throttled:
-		refuse(w, 429, "RESOURCE_EXHAUSTED")
-		return
-	case kmstest.Disabled:
-		refuse(w, 400, "FAILED_PRECONDITION")
-		return
-	case kmstest.Denied:
-		refuse(w, 403, "PERMISSION_DENIED")
-		return
-	case kmstest.Garbled:
-		_, _ = io.WriteString(w, "<html>"+kmstest.Echo)
-		return
-	case kmstest.Hangs:
-		f.hung <- struct{}{}
-		<-r.Context().Done()
+	if f.faults.Instead(w, r, func(fault kmstest.Fault) { refuse(w, refusals[fault].status, refusals[fault].code) }) {
 		return
 	}
 	name, operation, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/v1/"), ":")
@@ -135,7 +104,7 @@ func TestCloudKMSIsAKMS(t *testing.T) {
 	kmstest.Run(t, func(t *testing.T) kmstest.Fixture {
 		f, s := newFake(t)
 		return kmstest.Fixture{
-			KMS: open(t, "gcpkms://"+one+"?endpoint="+s.URL), Other: open(t, "gcpkms://"+two+"?endpoint="+s.URL), Fail: f.fail, Hung: f.hung,
+			KMS: open(t, "gcpkms://"+one+"?endpoint="+s.URL), Other: open(t, "gcpkms://"+two+"?endpoint="+s.URL), Fail: f.faults.Set, Hung: f.faults.Hung,
 		}
 	})
 }

@@ -8,7 +8,12 @@ package kmstest
 import (
 	"bytes"
 	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
 	"errors"
+	"io"
+	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -47,6 +52,60 @@ const (
 	Hangs     Fault = "hangs"     // no response
 	Garbled   Fault = "garbled"   // success, and no response that can be read
 )
+
+// Faults is the part of a fake service that fails when it is told to.
+type Faults struct {
+	Hung chan struct{} // gets one for every call without a response
+
+	mu  sync.Mutex // guards now
+	now Fault
+}
+
+// NewFaults returns one that lets the service work.
+func NewFaults() *Faults { return &Faults{Hung: make(chan struct{}, 100)} }
+
+// Set is for Fixture.Fail.
+func (f *Faults) Set(fault Fault) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.now = fault
+}
+
+// Instead responds in place of the service, and reports whether it did. refuse
+// responds as the service does when it is down, throttled, disabled or denied.
+func (f *Faults) Instead(w http.ResponseWriter, r *http.Request, refuse func(Fault)) bool {
+	f.mu.Lock()
+	fault := f.now
+	f.mu.Unlock()
+	switch fault {
+	case None:
+		return false
+	case Garbled:
+		_, _ = io.WriteString(w, "<html>"+Echo)
+	case Hangs:
+		f.Hung <- struct{}{}
+		<-r.Context().Done()
+	default:
+		refuse(fault)
+	}
+	return true
+}
+
+// NewKey returns a key with which a fake service encrypts.
+func NewKey(t *testing.T) cipher.AEAD {
+	t.Helper()
+	raw := make([]byte, 32)
+	_, _ = rand.Read(raw)
+	block, err := aes.NewCipher(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := cipher.NewGCM(block)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
 
 // Calls returns settings for calls of a service that do not wait, on a clock that
 // goes on by a minute whenever it is read. A slow machine is no failure of the
