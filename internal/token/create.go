@@ -24,7 +24,7 @@ func (s *Service) Create(ctx context.Context, c access.Caller, r Request, last .
 	if err := c.ChargeTokens(1); err != nil {
 		return Token{}, err
 	}
-	b := s.limits.Budget(ctx)
+	b := s.limitsOf(c.Tenant()).Budget(ctx)
 	d, err := s.draftNew(b, c, keys, set, r)
 	if err != nil {
 		return Token{}, err

@@ -53,7 +53,7 @@ func (s *Service) tokenize(ctx context.Context, c author, body jsonvalue.Value, 
 	if err := c.ChargeTokens(len(found)); err != nil {
 		return out, err
 	}
-	b := s.limits.Budget(ctx)
+	b := s.limitsOf(c.Tenant()).Budget(ctx)
 	drafts := make([]*draft, len(found))
 	for i, place := range found {
 		if err := b.Err(); err != nil {
