@@ -126,9 +126,9 @@ func (w *Work) Begin(ctx context.Context) error {
 	return w.hold(ctx)
 }
 
-// End gives the turn back.
+// End gives the turn back. Without a Begin before it, it does nothing.
 func (w *Work) End() {
-	if w == nil {
+	if w == nil || w.depth == 0 {
 		return
 	}
 	if w.depth--; w.depth == 0 && w.held {

@@ -1,13 +1,17 @@
 package token_test
 
 import (
+	"context"
 	"crypto/rand"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
+	"github.com/tokenkeep/tokenkeep/internal/access"
 	"github.com/tokenkeep/tokenkeep/internal/processor"
+	"github.com/tokenkeep/tokenkeep/internal/store"
 	"github.com/tokenkeep/tokenkeep/internal/token"
 	"github.com/tokenkeep/tokenkeep/internal/waittest"
 )
@@ -65,4 +69,66 @@ func TestExpressionsOfOneTenantLeaveProcessorsToOthers(t *testing.T) {
 	if running, waiting := turns.Running(), turns.Waiting(); running != 0 || waiting != 0 {
 		t.Errorf("at the end %d turns are taken and %d requests wait, want none", running, waiting)
 	}
+}
+
+func TestListsOverManyContainersTakeTurns(t *testing.T) {
+	const attacks, most = 3, 1 // fewer than the store has connections
+	w := newWorld(t)
+	s := &stopping{Store: w.store, open: make(chan struct{})}
+	turns := processor.New(most, nil)
+	w.tokens = token.New(s, w.ring, token.Options{Now: w.clock.Now, Processors: turns})
+	// Callers with a rule for a container decide on every group.
+	attacker := w.within("/c/")
+	var body strings.Builder
+	for n := range 200 {
+		fmt.Fprintf(&body, `%c{"type":"token","data":"x","containers":["/c/%d/"]}`, "[,"[min(n, 1)], n)
+	}
+	if _, err := w.tokens.Tokenize(t.Context(), w.revealing(), parse(t, body.String()+"]")); err != nil {
+		t.Fatal(says(err))
+	}
+	list := func(c access.Caller) {
+		if _, _, err := w.tokens.List(t.Context(), c, token.Filter{Container: "/c/*"}, store.Page{Limit: 1}); err != nil {
+			t.Errorf("List = %s", says(err))
+		}
+	}
+	list(attacker) // from here on it is known that there are many
+	s.stops.Store(true)
+	var attacking sync.WaitGroup
+	for range attacks {
+		attacking.Go(func() { list(attacker) })
+	}
+	waittest.Until(t, "all attacks to read or to wait", func() bool { return s.viewing.Load()+int64(turns.Waiting()) == attacks })
+	if n := s.viewing.Load(); n != most {
+		t.Errorf("%d lists with many containers are under way, want %d", n, most)
+	}
+	list(w.stranger()) // of a tenant with few containers, which does not wait
+	close(s.open)
+	attacking.Wait()
+}
+
+// stopping is a store whose views of a tenant with many groups stop before they
+// read these.
+type stopping struct {
+	store.Store
+	stops   atomic.Bool
+	viewing atomic.Int64
+	open    chan struct{}
+}
+
+func (s *stopping) View(ctx context.Context, tenant string, fn func(store.Tx) error) error {
+	return s.Store.View(ctx, tenant, func(tx store.Tx) error { return fn(stoppingTx{tx, s}) })
+}
+
+type stoppingTx struct {
+	store.Tx
+	s *stopping
+}
+
+func (tx stoppingTx) TokenGroups(ctx context.Context) ([]store.TokenGroup, error) {
+	groups, err := tx.Tx.TokenGroups(ctx)
+	if tx.s.stops.Load() && len(groups) > 100 {
+		tx.s.viewing.Add(1)
+		<-tx.s.open
+	}
+	return groups, err
 }

@@ -62,6 +62,7 @@ type Service struct {
 	limits  expression.Limits // of the expressions of one request
 	turns   *processor.Turns
 	reached *limit.Recorder
+	groups  groupCounts
 	// changing lets the updates of one token take turns.
 	changing turns
 	// cache holds the expressions that are stored with tokens.

@@ -25,6 +25,7 @@ type conn struct {
 	statements map[string]statement
 	args       []driver.NamedValue // of the statement at hand; the driver copies them
 	forgets    bool                // a statement has changed what memory keeps
+	regroups   bool                // a statement has added or removed groups of tokens
 	group      *groupWork          // of the updates that write here; nil where only views read
 	cost       int64               // statements that were run and rows that were read, so far
 }
@@ -101,7 +102,10 @@ type statement struct {
 	driver.Stmt
 	writes  bool
 	forgets bool // it changes what memory keeps
-	log     bool // it reads or changes the log
+	// regroups says that it adds or removes groups of tokens. Another number of
+	// tokens in a group is no such change.
+	regroups bool
+	log      bool // it reads or changes the log
 }
 
 // What a statement does is found in its text, so that none can be forgotten
@@ -109,6 +113,7 @@ type statement struct {
 var (
 	writingStatement = regexp.MustCompile(`^\s*(INSERT|UPDATE|DELETE|REPLACE)\b`)
 	rememberedTables = regexp.MustCompile(`\b(tenants|applications|application_keys|definitions)\b`)
+	groupStatement   = regexp.MustCompile(`(?s)^\s*(INSERT|DELETE|REPLACE)\b.*\btoken_groups\b`)
 	logTables        = regexp.MustCompile(`\blog(_[a-z]+)?\b`)
 )
 
@@ -122,6 +127,7 @@ func (c *conn) prepare(text string) (statement, error) {
 	}
 	s := statement{Stmt: raw, writes: writingStatement.MatchString(text), log: logTables.MatchString(text)}
 	s.forgets = s.writes && rememberedTables.MatchString(text)
+	s.regroups = groupStatement.MatchString(text)
 	c.statements[text] = s
 	return s, nil
 }
@@ -133,7 +139,7 @@ func (c *conn) ready(text string) (statement, error) {
 	if err != nil || c.group == nil {
 		return s, err
 	}
-	c.forgets = c.forgets || s.forgets
+	c.forgets, c.regroups = c.forgets || s.forgets, c.regroups || s.regroups
 	if s.log {
 		if err := c.group.show(); err != nil {
 			return s, err

@@ -320,14 +320,15 @@ func (t *tx) TokenGroups(ctx context.Context) ([]store.TokenGroup, error) {
 	if err := t.flushGroups(); err != nil {
 		return nil, err
 	}
-	var list []store.TokenGroup
-	err := t.query(ctx, "SELECT group_id, type, containers FROM token_groups WHERE tenant_id = ?", nil,
-		func(row []driver.Value) (bool, error) {
-			containers, err := store.DecodeStrings(text(row[2]))
-			list = append(list, store.TokenGroup{ID: hex.EncodeToString(blob(row[0])), Type: text(row[1]), Containers: containers})
-			return true, err
-		})
-	return list, err
+	return t.groupsOf(func() (list []store.TokenGroup, err error) {
+		err = t.query(ctx, "SELECT group_id, type, containers FROM token_groups WHERE tenant_id = ?", nil,
+			func(row []driver.Value) (bool, error) {
+				containers, err := store.DecodeStrings(text(row[2]))
+				list = append(list, store.TokenGroup{ID: hex.EncodeToString(blob(row[0])), Type: text(row[1]), Containers: containers})
+				return true, err
+			})
+		return list, err
+	})
 }
 
 func (t *tx) Tokens(ctx context.Context, f store.TokenFilter, p store.Page) ([]store.Token, error) {

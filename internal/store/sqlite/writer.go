@@ -197,6 +197,8 @@ func (w *writer) transaction(group []*update) (_ []outcome, ran int, err error) 
 			clear(w.served) // some may be gone
 		}
 	}()
+	w.conn.regroups = false
+	var regrouped []tenantKey
 	together := w.conn.group
 	together.begin()
 	outcomes := make([]outcome, 0, len(group))
@@ -216,6 +218,9 @@ func (w *writer) transaction(group []*update) (_ []outcome, ran int, err error) 
 			scrub = scrub || t.scrub
 		}
 		outcomes = append(outcomes, o)
+		if w.conn.regroups {
+			w.conn.regroups, regrouped = false, append(regrouped, u.tenant)
+		}
 		w.queue.settle(u, 1+w.conn.cost-before)
 		if err := together.end(o.kept()); err != nil {
 			return nil, len(outcomes), err
@@ -236,6 +241,7 @@ func (w *writer) transaction(group []*update) (_ []outcome, ran int, err error) 
 		w.memory.turn()
 		defer w.memory.turn()
 	}
+	defer w.memory.groups.change(regrouped)()
 	if _, err := w.conn.run("COMMIT"); err != nil {
 		return nil, ran, err
 	}
