@@ -203,6 +203,15 @@ func (b *Budget) Begin() error {
 	return nil
 }
 
+// Worked reports steps of work beside expressions, between Begin and End. The
+// request is not charged for them.
+func (b *Budget) Worked(steps int) error {
+	if err := b.limits.Work.Spend(b.ctx, steps); err != nil {
+		return b.end(err)
+	}
+	return nil
+}
+
 // End ends what Begin began.
 func (b *Budget) End() {
 	if b != nil {

@@ -151,6 +151,7 @@ func (w *Work) Spend(ctx context.Context, steps int) error {
 	w.turn = 0
 	next := w.turns.swap(w.tenant)
 	if next == nil {
+		runtime.Gosched() // what else waits for a processor goes first
 		return nil
 	}
 	w.held = false

@@ -29,31 +29,36 @@ func (h *held) Read(p []byte) (int, error) {
 	return rand.Read(p)
 }
 
-func TestExpressionsOfOneTenantLeaveProcessorsToOthers(t *testing.T) {
+func TestOneTenantLeavesProcessorsToOthers(t *testing.T) {
+	// Each does much, and then draws for the id of a token.
+	for name, attack := range map[string]string{
+		"expressions of many steps": `{"type":"token","data":"` + strings.Repeat("x", 20_000) + `","id":"` +
+			strings.Repeat("{{ data | size | slice: 0, 0 }}", 20) + `{{ data | slice: 0, 20 | alias_preserve_length }}"}`,
+		"a document of many tokens": `[` + strings.Repeat(`"x",`, 19) + `{"type":"token","data":"abcdefghijklmnopqrst","id":"{{ data | alias_preserve_length }}"}]`,
+	} {
+		t.Run(name, func(t *testing.T) { leavesProcessors(t, attack) })
+	}
+}
+
+func leavesProcessors(t *testing.T, attack string) {
 	const attacks, most = 12, 2
 	w := newWorld(t)
 	source := &held{open: make(chan struct{})}
 	var reached atomic.Int64
 	turns := processor.New(most, func() { reached.Add(1) })
 	w.tokens = token.New(w.store, w.ring, token.Options{Now: w.clock.Now, Random: source, Processors: turns})
-	attacker := w.revealing()
-	// Many steps, then a draw.
-	request, err := token.ParseRequest(parse(t, `{"type":"token","data":"`+strings.Repeat("x", 20_000)+`","id":"`+
-		strings.Repeat("{{ data | size | slice: 0, 0 }}", 20)+`{{ data | slice: 0, 20 | alias_preserve_length }}"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	attacker, body := w.revealing(), parse(t, attack)
 	var attacking sync.WaitGroup
 	for range attacks {
 		attacking.Go(func() {
-			if _, err := w.tokens.Create(t.Context(), attacker, request); err != nil {
-				t.Errorf("Create = %s", says(err))
+			if _, err := w.tokens.Tokenize(t.Context(), attacker, body); err != nil {
+				t.Errorf("Tokenize = %s", says(err))
 			}
 		})
 	}
-	waittest.Until(t, "all attacks to evaluate or to wait", func() bool { return source.drawing.Load()+int64(turns.Waiting()) == attacks })
+	waittest.Until(t, "all attacks to work or to wait", func() bool { return source.drawing.Load()+int64(turns.Waiting()) == attacks })
 	if n, running := source.drawing.Load(), turns.Running(); n != most || running != most {
-		t.Errorf("%d evaluations are under way with %d turns, want %d", n, running, most)
+		t.Errorf("%d attacks are under way with %d turns, want %d", n, running, most)
 	}
 	if reached.Load() == 0 {
 		t.Error("the limit was never counted")

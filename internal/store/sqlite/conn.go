@@ -27,7 +27,8 @@ type conn struct {
 	forgets    bool                // a statement has changed what memory keeps
 	regroups   bool                // a statement has added or removed groups of tokens
 	group      *groupWork          // of the updates that write here; nil where only views read
-	cost       int64               // statements that were run and rows that were read, so far
+	cost       int64               // statements that were run and rows that were read or inserted, so far
+	changes    int64               // statements that were run and read nothing, so far
 }
 
 // durable are the settings that the promise of this package rests on. Every
@@ -172,6 +173,7 @@ func (c *conn) run(text string, args ...driver.Value) (int64, error) {
 
 func (c *conn) step(s statement, args []driver.Value) (int64, error) {
 	c.cost++
+	c.changes++
 	// A context that can end would cost a goroutine for each statement.
 	r, err := s.Stmt.(driver.StmtExecContext).ExecContext(context.Background(), c.named(args))
 	if err != nil {

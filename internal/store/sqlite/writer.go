@@ -55,7 +55,7 @@ type writer struct {
 func newWriter(c *conn, group int, maxContainers int64, turnEnded func(), common *commonTerms, memory *memory, k *checkpointer, r *reserve, m *metrics) *writer {
 	c.group = &groupWork{conn: c}
 	w := &writer{
-		conn: c, group: group, maxContainers: maxContainers, common: common, memory: memory, served: map[tenantKey]bool{}, queue: newUpdateQueue(), stopped: make(chan struct{}),
+		conn: c, group: group, maxContainers: maxContainers, common: common, memory: memory, served: map[tenantKey]bool{}, queue: newUpdateQueue(turnEnded), stopped: make(chan struct{}),
 		turnEnded: turnEnded, checkpointer: k, reserve: r, metrics: m,
 	}
 	go w.run()
@@ -206,7 +206,7 @@ func (w *writer) transaction(group []*update) (_ []outcome, ran int, err error) 
 	alone := len(group) == 1 // then there are no neighbours to keep
 	begun := w.conn.cost
 	for _, u := range group {
-		if w.conn.cost-begun > maxTurnCost {
+		if w.conn.cost-begun+int64(len(together.entries)) > maxTurnCost {
 			break
 		}
 		before := w.conn.cost
@@ -221,7 +221,7 @@ func (w *writer) transaction(group []*update) (_ []outcome, ran int, err error) 
 		if w.conn.regroups {
 			w.conn.regroups, regrouped = false, append(regrouped, u.tenant)
 		}
-		w.queue.settle(u, 1+w.conn.cost-before)
+		w.queue.settle(u, 1+w.conn.cost-before+int64(len(together.entries)-together.first))
 		if err := together.end(o.kept()); err != nil {
 			return nil, len(outcomes), err
 		}
