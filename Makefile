@@ -237,6 +237,7 @@ RACED += ./internal/keyring           # the caches of keys, calls of the KMS tha
 RACED += ./internal/keyring/localkms  # the file of keys is read again
 RACED += $(addprefix ./internal/keyring/,azurekv gcpkms transit) # clients and leases that several requests share
 RACED += ./internal/limit             # what was exceeded lately
+RACED += ./internal/processor         # the turns that all requests take
 RACED += ./internal/reactor           # workers, jobs, callers that wait for a result
 RACED += ./internal/sandbox           # the pool of processes and their connections
 RACED += ./internal/server            # background jobs, shutdown, certificates

@@ -73,12 +73,13 @@ func (s *Service) tokenize(ctx context.Context, c author, body jsonvalue.Value, 
 		if len(last) == 0 {
 			return nil
 		}
-		return store.Finish(tx, respond(slices.Clone(made)), last) // a transaction may run again
+		out = respond(slices.Clone(made)) // a transaction may run again
+		return store.Finish(tx, out, last)
 	})
-	if err != nil {
-		return out, err
+	if err == nil && len(last) == 0 {
+		out = respond(made) // others wait for the transaction
 	}
-	return respond(made), nil
+	return out, err
 }
 
 // preparationSteps is what drafting a token, and what naming and sealing it,
