@@ -74,8 +74,8 @@ func TestTheLogOverTheAPI(t *testing.T) {
 	})
 	x.as(x.keys.PrivateKey)
 	x.refused(map[string]refusedCase{
-		"no permission":              {[]string{"log", "list"}, "", 11, "this takes log:read, which the caller does not have"},
-		"no permission to follow it": {[]string{"log", "-f"}, "", 11, "this takes log:read, which the caller does not have"},
+		"no permission":              {[]string{"log", "list"}, "", 11, "missing permission log:read"},
+		"no permission to follow it": {[]string{"log", "-f"}, "", 11, "missing permission log:read"},
 	})
 }
 

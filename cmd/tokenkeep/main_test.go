@@ -179,7 +179,7 @@ func TestEveryExitHasItsCodeAndOneSentence(t *testing.T) {
 		"a check of one that is none": {[]string{"config", "check", "--data", path("new"), "--kek-file", mustWrite(t, filepath.Join(t.TempDir(), "none"), "a key\n")}, 3, "does not hold a key-encryption key"},
 		"the key of other data":       {serve(sealed), 8, "not the key-encryption key of this installation"},
 		"status of no server":         {[]string{"status", "--data", path("new")}, 9, "no server is running"},
-		"a key of nobody":             {[]string{"token", "get", "x", "--url", running.url, "--key-file", mustWrite(t, filepath.Join(t.TempDir(), "key"), "nobody\n")}, 11, "the API key is not known"},
+		"a key of nobody":             {[]string{"token", "get", "x", "--url", running.url, "--key-file", mustWrite(t, filepath.Join(t.TempDir(), "key"), "nobody\n")}, 11, "unknown API key"},
 		"nobody at the address":       {[]string{"token", "create", "--type", "token", "--text", "--url", "http://127.0.0.1:1", "--key-file", open}, 12, "nothing listens"},
 		"a check of an empty one":     {[]string{"store", "check", "--data", path("empty")}, 1, "no such file or directory"},
 		"a check of no folder":        {[]string{"store", "check", "--data", path("new")}, 1, "no such file or directory"},

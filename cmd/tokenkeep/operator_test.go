@@ -326,7 +326,7 @@ func TestOperatorsMistakesAreToldInOneSentence(t *testing.T) {
 		"a key as a tenant":     {[]string{"application", "list", "--tenant", key}, 1, errTenantName.Error()},
 		"nothing as a tenant":   {[]string{"application", "create", "x", "--permission", "token:use", "--tenant", nothing}, 1, "no such tenant"},
 		"a key as a type":       {[]string{"application", "create", "x", "--tenant", tenant, "--type", key}, 1, "type must be public, private or management"},
-		"a key as a permission": {[]string{"application", "create", "x", "--tenant", tenant, "--permission", key}, 1, "permissions has an entry that is not a permission"},
+		"a key as a permission": {[]string{"application", "create", "x", "--tenant", tenant, "--permission", key}, 1, "permissions unknown permission; GET /permissions lists them"},
 		"no permissions":        {[]string{"application", "create", "x", "--tenant", tenant}, 1, "permissions or rules are required"},
 		"several mistakes":      {[]string{"application", "create", "", "--tenant", tenant, "--permission", key}, 1, "name must have 1 to 200 characters"},
 		"a file of no rules":    {[]string{"application", "create", "x", "--tenant", tenant, "--rules", bad}, 2, "the file given with --rules is not a JSON list of rules"},
