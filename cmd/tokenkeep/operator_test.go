@@ -316,7 +316,7 @@ func TestOperatorsMistakesAreToldInOneSentence(t *testing.T) {
 		"no name":               {[]string{"tenant", "create"}, 2, "accepts 1 arg(s), received 0"},
 		"a key too much":        {[]string{"tenant", "create", "x", key}, 2, "accepts 1 arg(s), received 2"},
 		"an unknown command":    {[]string{"tenant", key}, 2, ""},
-		"an unknown flag":       {[]string{"tenant", "list", "--" + key}, 2, "there is no such flag; --help lists them"},
+		"an unknown flag":       {[]string{"tenant", "list", "--" + key}, 2, "unknown flag; 'tokenkeep tenant list --help' lists the flags"},
 		"delete without --yes":  {[]string{"tenant", "delete", key}, 2, "this destroys everything that the tenant holds: add --yes to do it"},
 		"delete a key":          {[]string{"tenant", "delete", key, "--yes"}, 1, errTenantName.Error()},
 		"delete nothing":        {[]string{"tenant", "delete", nothing, "--yes"}, 1, "no such tenant"},

@@ -253,7 +253,7 @@ func TestMistakesWithTokensAreToldInOneSentence(t *testing.T) {
 		want string
 	}{
 		"no type":              {"1", []string{"token", "create"}, 2, `required flag(s) "type" not set`},
-		"a value as argument":  {"1", []string{"token", "create", planted, "--type", "token"}, 2, "there is no such command; 'tokenkeep --help' lists them"},
+		"a value as argument":  {"1", []string{"token", "create", planted, "--type", "token"}, 2, "unexpected argument; 'tokenkeep token create --help' shows what the command takes"},
 		"no JSON":              {`{"number":"` + planted, []string{"token", "create", "--type", "card"}, 2, "the input is not valid JSON"},
 		"nothing":              {"", []string{"tokenize"}, 2, "the input is not valid JSON"},
 		"no such file":         {"", []string{"tokenize", "--data-file", secretFile + "x"}, 2, "the file given with --data-file cannot be read"},
@@ -262,7 +262,7 @@ func TestMistakesWithTokensAreToldInOneSentence(t *testing.T) {
 		"data in a query":      {"", []string{"token", "search", "type:card AND (data:" + planted + ")"}, 2, "a query for data holds a value to protect: give it on standard input, without an argument"},
 		"no id":                {"", []string{"token", "get", ".."}, 2, "an id is required, and it cannot be a dot or two: not valid"},
 		"two ids":              {"", []string{"token", "get", "a", planted}, 2, "accepts 1 arg(s), received 2"},
-		"a limit of nonsense":  {"", []string{"token", "list", "--limit", planted + "x"}, 2, "the value of a flag is missing or not right; --help tells what it takes"},
+		"a limit of nonsense":  {"", []string{"token", "list", "--limit", planted + "x"}, 2, "the value of --limit is missing or not valid; 'tokenkeep token list --help' lists the flags"},
 		"no key file":          {"", []string{"token", "list", "--key-file", secretFile + "x"}, 2, "the file given with --key-file cannot be read"},
 		"a file of no key":     {"", []string{"token", "list", "--key-file", mustWrite(t, filepath.Join(dir, "two"), planted+" "+planted)}, 2, "the key must be of visible ASCII characters, without spaces"},
 		"an empty key file":    {"", []string{"token", "list", "--key-file", mustWrite(t, filepath.Join(dir, "none"), "\n")}, 2, errNoKey.Error()},

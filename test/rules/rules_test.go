@@ -27,7 +27,7 @@ const module = "github.com/tokenkeep/tokenkeep/"
 var mayImport = map[string][]string{
 	"api":    {"internal/date"},
 	"client": {"api"},
-	"cmd/tokenkeep": {"api", "client", "internal/access", "internal/admin", "internal/audit", "internal/backup", "internal/config", "internal/date", "internal/doctor", "internal/keyring", "internal/keyring/localkms", "internal/keyring/providers",
+	"cmd/tokenkeep": {"api", "client", "internal/access", "internal/admin", "internal/audit", "internal/backup", "internal/config", "internal/date", "internal/doctor", "internal/fault", "internal/keyring", "internal/keyring/localkms", "internal/keyring/providers",
 		"internal/sandbox", "internal/secret", "internal/server", "internal/store", "internal/store/sqlite", "internal/store/transfer", "internal/token"},
 
 	"cmd/tokenkeep-pkcs11": {"internal/keyring/pkcs11/wire"},
