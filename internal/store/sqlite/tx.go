@@ -19,6 +19,10 @@ type tx struct {
 	// begin connects a view that has not read yet, within ctx; nil once it has.
 	begin func(*tx) error
 	ctx   context.Context
+	// pool is where the connection of a view comes from. logs gets the entries of
+	// a view that may append to the log.
+	pool connPool
+	logs *[]groupEntry
 	// memory answers the first reads of a view; remembered is its count of
 	// changes when it did.
 	memory     *memory
