@@ -138,3 +138,22 @@ func (s *Store) Costs() (readers, writer int64) {
 	}
 	return readers, all["writer"].cost
 }
+
+// RecentBytes bounds the tokens that are kept in memory.
+const RecentBytes = recentBytes
+
+// Recent returns how many tokens are kept in memory.
+func (s *Store) Recent() (n int) {
+	for i := range s.recent.shards {
+		shard := &s.recent.shards[i]
+		shard.mu.Lock()
+		n += len(shard.young)
+		for k := range shard.old {
+			if _, both := shard.young[k]; !both {
+				n++
+			}
+		}
+		shard.mu.Unlock()
+	}
+	return n
+}

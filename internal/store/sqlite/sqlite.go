@@ -89,6 +89,7 @@ type Store struct {
 	checkpointer *checkpointer
 	epochs       *epochKeys
 	memory       *memory
+	recent       *recentTokens
 	reserve      *reserve
 
 	backingUp sync.Mutex      // held while a backup is written
@@ -135,7 +136,7 @@ func Open(ctx context.Context, dir string, o Options) (_ *Store, err error) {
 	if err := folder.Create(dir); err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dir, options: o, log: o.Logger, memory: newMemory()}
+	s := &Store{dir: dir, options: o, log: o.Logger, memory: newMemory(), recent: newRecentTokens()}
 	s.ending, s.end = context.WithCancel(context.Background())
 	defer func() {
 		if err != nil {
@@ -176,7 +177,7 @@ func Open(ctx context.Context, dir string, o Options) (_ *Store, err error) {
 		_ = writing.close()
 		return nil, err
 	}
-	s.writer = newWriter(writing, group, o.MaxContainers, o.TurnEnded, common, s.memory, s.checkpointer, s.reserve, m)
+	s.writer = newWriter(writing, group, o.MaxContainers, o.TurnEnded, common, s.memory, s.recent, s.checkpointer, s.reserve, m)
 	if s.viewers, err = connectPool(path, o, viewCacheKiB); err != nil {
 		return nil, err
 	}
@@ -260,7 +261,7 @@ func (s *Store) view(t *tx, fn func(store.Tx) error) error {
 	defer s.views.Done()
 	again := *t
 	look := func(t *tx) error { return fn(t) }
-	t.memory, t.begin = s.memory, s.begin
+	t.memory, t.recent, t.begin = s.memory, s.recent, s.begin
 	err := s.run(t, look)
 	if !errors.Is(t.failed, errChanged) {
 		return err

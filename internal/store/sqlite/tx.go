@@ -27,6 +27,9 @@ type tx struct {
 	// changes when it did.
 	memory     *memory
 	remembered *uint64
+	// recent and recalled are the same for tokens; nil in an update.
+	recent   *recentTokens
+	recalled *uint64
 	// groups and kinds are changes of the counters that flush writes once,
 	// however many rows of a kind the transaction touches.
 	groups map[store.GroupKey]*groupDelta

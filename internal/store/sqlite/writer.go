@@ -44,6 +44,7 @@ type writer struct {
 	common        *commonTerms
 	maxContainers int64 // see Options
 	memory        *memory
+	recent        *recentTokens
 	served        map[tenantKey]bool // tenants that are there, and stay
 	queue         *updateQueue
 	turnEnded     func() // is told that a tenant waits for its next turn because others do
@@ -54,10 +55,10 @@ type writer struct {
 	failing       atomic.Bool // the last update was refused, say for a full disk
 }
 
-func newWriter(c *conn, group int, maxContainers int64, turnEnded func(), common *commonTerms, memory *memory, k *checkpointer, r *reserve, m *metrics) *writer {
+func newWriter(c *conn, group int, maxContainers int64, turnEnded func(), common *commonTerms, memory *memory, recent *recentTokens, k *checkpointer, r *reserve, m *metrics) *writer {
 	c.group = &groupWork{conn: c}
 	w := &writer{
-		conn: c, group: group, maxContainers: maxContainers, common: common, memory: memory, served: map[tenantKey]bool{}, queue: newUpdateQueue(), stopped: make(chan struct{}),
+		conn: c, group: group, maxContainers: maxContainers, common: common, memory: memory, recent: recent, served: map[tenantKey]bool{}, queue: newUpdateQueue(), stopped: make(chan struct{}),
 		turnEnded: turnEnded, checkpointer: k, reserve: r, metrics: m,
 	}
 	go w.run()
@@ -201,7 +202,7 @@ func (w *writer) transaction(group []*update) (_ []outcome, ran int, err error) 
 			_, _ = w.conn.run("ROLLBACK")
 		}
 	}()
-	w.conn.forgets = false
+	w.conn.forgets, w.conn.changed = false, recentChange{}
 	defer func() {
 		if w.conn.forgets {
 			clear(w.served) // some may be gone
@@ -244,6 +245,10 @@ func (w *writer) transaction(group []*update) (_ []outcome, ran int, err error) 
 	if w.conn.forgets {
 		w.memory.turn()
 		defer w.memory.turn()
+	}
+	if changed := w.conn.changed; !changed.empty() {
+		w.recent.turn(&changed)
+		defer w.recent.turn(&changed)
 	}
 	if _, err := w.conn.run("COMMIT"); err != nil {
 		return nil, ran, err

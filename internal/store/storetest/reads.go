@@ -3,6 +3,8 @@ package storetest
 import (
 	"context"
 	"errors"
+	"strconv"
+	"sync"
 	"sync/atomic"
 
 	"github.com/tokenkeep/tokenkeep/internal/store"
@@ -16,6 +18,8 @@ var readTests = []test{
 	{"a tenant that is missing or being deleted gets no entries of reads", readsForNobody},
 	{"a read that has ended reaches nothing", endedRead},
 	{"reads beside writers keep every entry", manyReads},
+	{"reads see each change as a whole, and never go back", readsGoForward},
+	{"what a read returns belongs to its caller", readsOwnRows},
 	{"a read that met a deletion is not acknowledged", readMeetsDeletion},
 }
 
@@ -237,4 +241,108 @@ func readMeetsDeletion(f *fixture) {
 	f.remove(tenantA)
 	f.same("what is left", f.contents(tenantA), contents{})
 	f.sound()
+}
+
+// readsGoForward changes two tokens together, again and again, and now and then
+// removes and inserts them. Whoever reads both sees one version of them, and none
+// that is older than what was acknowledged before.
+func readsGoForward(f *fixture) {
+	ctx, rounds := f.Context(), 60
+	f.update(tenantA, func(ctx context.Context, tx store.Tx) error {
+		return errors.Join(tx.InsertToken(ctx, token(1)), tx.InsertToken(ctx, token(2)))
+	})
+	var acknowledged atomic.Int64 // counts the changes; a token says by which it was written
+	done := make(chan struct{})
+	change := func(n int) error {
+		return f.Update(ctx, tenantA, func(tx store.Tx) error {
+			for id := 1; id <= 2; id++ {
+				t := token(id)
+				t.Data = []byte(strconv.Itoa(n))
+				old, err := tx.Token(ctx, t.ID)
+				if err != nil {
+					return err
+				}
+				if n%7 == 0 {
+					err = errors.Join(tx.DeleteToken(ctx, t.ID), tx.InsertToken(ctx, t))
+				} else {
+					t.Version = old.Version + 1
+					err = tx.ReplaceToken(ctx, t)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := change(0); err != nil {
+		f.Fatalf("Update: %v", err)
+	}
+	var running sync.WaitGroup
+	running.Go(func() {
+		defer close(done)
+		for n := 1; n <= rounds; n++ {
+			if err := change(n); err == nil {
+				acknowledged.Store(int64(n))
+			} else if !retryable(err) {
+				f.Errorf("Update: %v", err)
+				return
+			}
+		}
+	})
+	for i, run := range []func(context.Context, string, func(store.Tx) error) error{f.Read, f.View, f.Read, f.View} {
+		running.Go(func() {
+			last := 0
+			for n, ended := 0, false; !ended; n++ {
+				select {
+				case <-done:
+					ended = true // once more
+				default:
+				}
+				least := max(int(acknowledged.Load()), last)
+				var versions [2]int
+				err := run(ctx, tenantA, func(tx store.Tx) error {
+					for j := range versions {
+						t, err := tx.Token(ctx, token(1+(i/2+j)%2).ID)
+						if err != nil {
+							return err
+						}
+						versions[j], _ = strconv.Atoi(string(t.Data))
+					}
+					return nil
+				})
+				if err != nil {
+					f.Errorf("a read of two tokens: %v", err)
+					return
+				}
+				if versions[0] != versions[1] || versions[0] < least {
+					f.Errorf("a read saw the versions %v, want one of both, and %d at least", versions, least)
+					return
+				}
+				last = versions[0]
+			}
+		})
+	}
+	running.Wait()
+	f.sound()
+}
+
+func readsOwnRows(f *fixture) {
+	f.fill(tenantA)
+	for range 3 {
+		f.read(tenantA, func(ctx context.Context, tx store.Tx) error {
+			t, err := tx.Token(ctx, token(1).ID)
+			if err != nil {
+				return err
+			}
+			f.same("the token", t, token(1))
+			clear(t.Data)
+			clear(t.Details)
+			clear(t.ShortLived)
+			clear(t.Containers)
+			clear(t.Terms[0])
+			clear(t.Terms)
+			return nil
+		})
+	}
 }
