@@ -14,7 +14,7 @@ const (
 	// recentBytes bounds what recentTokens keeps, about.
 	recentBytes = 4 << 20
 	// recentShards is how many locks its readers spread over.
-	recentShards = 64
+	recentShards = 16
 	// recentRow is what a row takes beside its contents, about.
 	recentRow = 512
 )

@@ -98,7 +98,7 @@ func TestATokenOfAnotherTenantIsNotRecalled(t *testing.T) {
 func TestTokensInMemoryAreBounded(t *testing.T) {
 	s := open(t, t.TempDir(), sqlite.Options{})
 	ctx := t.Context()
-	const tokens, size = 1500, 20_000 // more than there may be
+	const tokens, size = 400, 20_000 // more than there may be
 	for range tokens / 100 {
 		var ids []string
 		if err := s.Update(ctx, tenantA, func(tx store.Tx) error {

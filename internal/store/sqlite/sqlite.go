@@ -50,7 +50,7 @@ type Options struct {
 	Readers int
 	// WALSoftBytes is the size of the write-ahead log from which on it is
 	// copied into the database in the background; WALHardBytes the one from
-	// which on commits wait for that. 0 means 8 and 64 MiB.
+	// which on commits wait for that. 0 means 32 and 64 MiB.
 	WALSoftBytes, WALHardBytes int64
 	// BackupWALBytes is how large that log may grow during a backup; 0 means
 	// 1 GiB.
@@ -119,7 +119,7 @@ func Open(ctx context.Context, dir string, o Options) (_ *Store, err error) {
 		o.Readers = max(4, 2*runtime.GOMAXPROCS(0))
 	}
 	if o.WALSoftBytes <= 0 {
-		o.WALSoftBytes = 8 << 20
+		o.WALSoftBytes = 32 << 20
 	}
 	if o.WALHardBytes <= 0 {
 		o.WALHardBytes = 64 << 20
