@@ -310,6 +310,10 @@ bench: ## Measure, each figure beside its limit in the same run (BENCH_MILLION=1
 	go test -run "^$$" -bench . -benchtime 1x ./internal/store/sqlite ./internal/store/postgres ./internal/server ./internal/sandbox
 	go test -run "^$$" -bench . -benchtime 1x -timeout 60m ./test/bench
 
+.PHONY: bench-peers
+bench-peers: ## Measure beside other systems, each named by its URL: see docs/benchmarks.md
+	go test -run "^$$" -bench "Peers|Proxy" -benchtime 1x -timeout 60m ./test/bench
+
 .PHONY: clean
 clean: ## Remove what was built
 	rm -rf bin coverage.out client/typescript/dist

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // How backends write into one column what is not one value. That these forms
@@ -89,6 +90,9 @@ func EncodeStrings(list []string) string {
 
 // DecodeStrings reads what EncodeStrings wrote; ErrDamaged when that did not.
 func DecodeStrings(s string) ([]string, error) {
+	if one, ok := decodeOne(s); ok {
+		return []string{one}, nil
+	}
 	var list []string
 	if err := json.Unmarshal([]byte(s), &list); err != nil {
 		return nil, fmt.Errorf("store: read list: %w", ErrDamaged)
@@ -97,4 +101,12 @@ func DecodeStrings(s string) ([]string, error) {
 		return nil, nil
 	}
 	return list, nil
+}
+
+// decodeOne reads a list of one plain string, which is what most tokens have.
+func decodeOne(s string) (one string, ok bool) {
+	s, begins := strings.CutPrefix(s, `["`)
+	s, ends := strings.CutSuffix(s, `"]`)
+	plain := !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == '"' || r == '\\' || r > '~' })
+	return s, begins && ends && plain
 }
