@@ -239,6 +239,18 @@ func TestEachElementInABrowser(t *testing.T) {
 	start(t).browse(t, "paths", 1, 0)
 }
 
+func TestThePlaygroundInABrowser(t *testing.T) {
+	long(t)
+	built(t)
+	k := keeptest.Start(t, keeptest.Options{})
+	keys, _, err := k.Demo(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := &vault{Server: k, public: keys.PublicKey, private: keys.PrivateKey}
+	v.browse(t, "playground", 1, 0)
+}
+
 func TestFieldsAreAccessible(t *testing.T) {
 	storetest.CheckOnly(t)
 	start(t).browse(t, "access", 1, 0)
