@@ -369,6 +369,19 @@ func TestNoDocumentOfTheVaultCanBeEmbeddedBesideTheFields(t *testing.T) {
 	}
 }
 
+func TestTypingAndPasting(t *testing.T) {
+	storetest.CheckOnly(t)
+	start(t).browse(t, "typing", 1, 0)
+}
+
+func TestWhatSurroundsTheFields(t *testing.T) {
+	storetest.CheckOnly(t)
+	if _, err := os.Stat("../../web/packages/node_modules/esbuild"); err != nil {
+		skip(t, "KEEPTEST_BROWSER", "the tools of web/packages are not installed: 'make packages' installs them")
+	}
+	start(t).browse(t, "around", 1, 0)
+}
+
 func TestFramesBesideEachOtherAndFonts(t *testing.T) {
 	storetest.CheckOnly(t)
 	start(t).browse(t, "siblings", 1, 0)
