@@ -185,6 +185,14 @@ chromium:
 	    apt-get $(APT) update && DEBIAN_FRONTEND=noninteractive apt-get $(APT) install -y --no-install-recommends chromium; \
 	  else echo "Install Chromium (Debian: chromium): the tests open the API page with it."; exit 1; fi; }
 
+# The tests of 'make check' open the card fields in it, too.
+.PHONY: firefox
+firefox:
+	@command -v firefox-esr >/dev/null || command -v firefox >/dev/null || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    apt-get $(APT) update && DEBIAN_FRONTEND=noninteractive apt-get $(APT) install -y --no-install-recommends firefox-esr; \
+	  else echo "Install Firefox (Debian: firefox-esr): the tests open the card fields with it."; exit 1; fi; }
+
 # Many tests wait for something most of their time, so more packages run at once than there are cores. 'make lint' has vetted
 # the tests already. A test has no time limit of its own: only the stage has one. The linker is a quarter faster when it
 # collects less garbage.
@@ -264,8 +272,8 @@ race-all: compiler $(TESTED)
 
 # The packages with tests that have a larger size than the one of 'make test'.
 .PHONY: large
-large: $(TESTED)
-	@$(REQUIRED) KEEPTEST_ROUNDS=all $(GOTEST) -timeout 60m \
+large: $(TESTED) firefox
+	@$(REQUIRED) KEEPTEST_FIREFOX=required KEEPTEST_ROUNDS=all $(GOTEST) -timeout 60m \
 	  $$(grep -rlE 'storetest\.(Rounds|All|CheckOnly)\(' --include='*_test.go' cmd client internal test | xargs -n 1 dirname | sort -u | sed 's#^#./#')
 
 # The alerts, as Prometheus evaluates them.
@@ -327,6 +335,10 @@ soak: build postgres webhooks compat ## Run the tests that kill, cut, crowd and 
 bench: ## Measure, each figure beside its limit in the same run (BENCH_MILLION=1: lists of a million)
 	go test -run "^$$" -bench . -benchtime 1x ./internal/store/sqlite ./internal/store/postgres ./internal/server ./internal/sandbox
 	go test -run "^$$" -bench . -benchtime 1x -timeout 60m ./test/bench
+
+.PHONY: bench-peers
+bench-peers: ## Measure beside other systems, each named by its URL: see docs/benchmarks.md
+	go test -run "^$$" -bench "Peers|Proxy" -benchtime 1x -timeout 60m ./test/bench
 
 .PHONY: clean
 clean: ## Remove what was built

@@ -99,7 +99,7 @@ func (s *Service) gather(ctx context.Context, c access.Caller, decides judge, re
 		return nil, err
 	}
 	var found shown
-	err = s.update(ctx, c, func(tx store.Tx) error {
+	err = s.read(ctx, c, func(tx store.Tx) error {
 		found.reset(c) // a transaction may run again
 		by := viewer{c: c, most: access.Reveal, keys: keys}
 		entries := slices.Clone(also)

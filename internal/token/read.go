@@ -14,8 +14,8 @@ import (
 )
 
 // shown are rows that a transaction found for a caller, with the sight of each.
-// They are opened after the transaction: that may take I/O, and other
-// transactions wait for this one.
+// They are opened after the transaction: that may take I/O, and the transaction
+// holds a connection.
 type shown struct {
 	rows      []store.Token
 	sights    []sight
@@ -141,7 +141,7 @@ func (s *Service) Get(ctx context.Context, c access.Caller, id string, most ...a
 		return Token{}, err
 	}
 	var found shown
-	err = s.update(ctx, c, func(tx store.Tx) error {
+	err = s.read(ctx, c, func(tx store.Tx) error {
 		found.reset(c) // a transaction may run again
 		row, err := s.live(ctx, tx, id)
 		if err != nil {

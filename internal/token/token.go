@@ -158,6 +158,16 @@ func (s *Service) update(ctx context.Context, c access.Caller, fn func(store.Tx)
 	return err
 }
 
+// read runs fn on a snapshot of the caller's tenant. The entries that it appends
+// are in the log before read returns nil.
+func (s *Service) read(ctx context.Context, c access.Caller, fn func(store.Tx) error) error {
+	err := s.store.Read(ctx, c.Tenant(), fn)
+	if errors.Is(err, store.ErrNoTenant) {
+		return errNoTenant
+	}
+	return err
+}
+
 // begin asks first whether there is anything that the caller could do, then
 // for what every call needs: the tenant's keys and settings.
 func (s *Service) begin(ctx context.Context, c access.Caller, p access.Permission) (keys *keyring.Keys, set settings, err error) {

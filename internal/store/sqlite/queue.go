@@ -71,6 +71,14 @@ func newUpdateQueue(ended func()) *updateQueue {
 
 // put adds an update; false when the queue is closed.
 func (q *updateQueue) put(u *update) bool {
+	if !q.add(u) {
+		return false
+	}
+	q.signal() // which wakes the writer, who then needs the lock
+	return true
+}
+
+func (q *updateQueue) add(u *update) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
@@ -87,7 +95,6 @@ func (q *updateQueue) put(u *update) bool {
 		t.cost = max(t.cost, q.now)
 		heap.Push(&q.order, t)
 	}
-	q.signal()
 	return true
 }
 

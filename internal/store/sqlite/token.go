@@ -113,9 +113,11 @@ func (t *tx) deleteTerms(r store.Token, group store.GroupKey) error {
 }
 
 func (t *tx) Token(ctx context.Context, id string) (r store.Token, err error) {
-	err = t.one(ctx, "SELECT "+tokenColumns+" FROM tokens WHERE tenant_id = ? AND id = ?", []driver.Value{id},
-		func(row []driver.Value) (err error) { r, err = scanToken(row); return err })
-	return r, err
+	return t.recall(id, func() (r store.Token, err error) {
+		err = t.one(ctx, "SELECT "+tokenColumns+" FROM tokens WHERE tenant_id = ? AND id = ?", []driver.Value{id},
+			func(row []driver.Value) (err error) { r, err = scanToken(row); return err })
+		return r, err
+	})
 }
 
 func (t *tx) TokenType(ctx context.Context, id string) (kind string, err error) {

@@ -19,11 +19,18 @@ type tx struct {
 	// begin connects a view that has not read yet, within ctx; nil once it has.
 	begin func(*tx) error
 	ctx   context.Context
+	// pool is where the connection of a view comes from. logs gets the entries of
+	// a view that may append to the log.
+	pool connPool
+	logs *[]groupEntry
 	// memory answers the first reads of a view; remembered is its count of
 	// changes when it did.
 	memory     *memory
 	remembered *uint64
-	inserts    tokenInserts
+	// recent and recalled are the same for tokens; nil in an update.
+	recent   *recentTokens
+	recalled *uint64
+	inserts  tokenInserts
 	// groups and kinds are changes of the counters that flush writes once,
 	// however many rows of a kind the transaction touches.
 	groups map[store.GroupKey]*groupDelta
