@@ -8,6 +8,7 @@ export GOFLAGS := $(strip $(filter-out -trimpath,$(shell go env GOFLAGS)) -trimp
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LINT := $(CURDIR)/bin/tools/golangci-lint
+PROMTOOL := $(CURDIR)/bin/tools/promtool
 ARGS ?=
 
 # A server far away may fail once.
@@ -74,7 +75,7 @@ test: ## Run the checks that every change passes, and print how long each took
 # What people run before a merge, after 'make test'.
 .PHONY: check
 check: ## Run the tests in their large size, which takes up to 45 minutes
-	@test/stages tools coverage hsm large both-long race-all fuzz-long
+	@test/stages tools coverage hsm alerts large both-long race-all fuzz-long
 
 # Whatever the other targets install, so that the times of the stages are those of the tests. The linter is compiled while npm
 # waits for the network; apt has a lock.
@@ -103,6 +104,17 @@ postgres:
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	    apt-get $(APT) update && DEBIAN_FRONTEND=noninteractive apt-get $(APT) install -y --no-install-recommends postgresql; \
 	  else echo "Install PostgreSQL 14 or newer (Debian: postgresql): the tests start clusters of their own from it."; exit 1; fi; }
+
+# What checks the alerts. It comes in the package of the server of the same name, which is not installed.
+.PHONY: promtool
+promtool: $(PROMTOOL)
+
+$(PROMTOOL):
+	@mkdir -p $(@D) && if command -v promtool >/dev/null; then ln -s "$$(command -v promtool)" $@; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && apt-get $(APT) update && (cd "$$folder" && apt-get $(APT) download prometheus) && \
+	  dpkg -x "$$folder"/prometheus_*.deb "$$folder/package" && cp "$$folder/package/usr/bin/promtool" $@; \
+	else echo "Install promtool (Debian: prometheus): the alerts are checked with it."; exit 1; fi
 
 # The library with which receivers check callbacks. Only a change of the lock file needs the network.
 .PHONY: webhooks
@@ -263,6 +275,11 @@ large: $(TESTED) firefox
 	@$(REQUIRED) KEEPTEST_FIREFOX=required KEEPTEST_ROUNDS=all $(GOTEST) -timeout 60m \
 	  $$(grep -rlE 'storetest\.(Rounds|All|CheckOnly)\(' --include='*_test.go' cmd client internal test | xargs -n 1 dirname | sort -u | sed 's#^#./#')
 
+# The alerts, as Prometheus evaluates them.
+.PHONY: alerts
+alerts: $(PROMTOOL)
+	@KEEPTEST_PROMTOOL=$(PROMTOOL) $(GOTEST) -run Alerts ./test/operations
+
 .PHONY: hsm
 hsm: softhsm
 	@KEEPTEST_SOFTHSM=required $(GOTEST) -timeout 20m ./internal/keyring/pkcs11
@@ -317,6 +334,10 @@ soak: build postgres webhooks compat ## Run the tests that kill, cut, crowd and 
 bench: ## Measure, each figure beside its limit in the same run (BENCH_MILLION=1: lists of a million)
 	go test -run "^$$" -bench . -benchtime 1x ./internal/store/sqlite ./internal/store/postgres ./internal/server ./internal/sandbox
 	go test -run "^$$" -bench . -benchtime 1x -timeout 60m ./test/bench
+
+.PHONY: bench-peers
+bench-peers: ## Measure beside other systems, each named by its URL: see docs/benchmarks.md
+	go test -run "^$$" -bench "Peers|Proxy" -benchtime 1x -timeout 60m ./test/bench
 
 .PHONY: clean
 clean: ## Remove what was built

@@ -302,7 +302,7 @@ func (s *Service) Result(ctx context.Context, c access.Caller, id, request strin
 
 // logResult logs that a result is read, if the caller may read it.
 func (s *Service) logResult(ctx context.Context, c access.Caller, id string, shown []access.Shown) error {
-	err := s.parts.Store.Update(ctx, c.Tenant(), func(tx store.Tx) error {
+	err := s.parts.Store.Read(ctx, c.Tenant(), func(tx store.Tx) error {
 		// The tokens were logged when they were used: the entry is about the reactor.
 		if _, err := s.parts.Tokens.Replay(ctx, tx, c, shown); err != nil {
 			return err
