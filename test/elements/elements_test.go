@@ -152,7 +152,7 @@ type world struct {
 	Other    string `json:"other"`
 	Chromium string `json:"chromium"`
 	Firefox  string `json:"firefox"` // "" for Chromium
-	Shots    string `json:"shots"` // folder for screenshots; "" for none
+	Shots    string `json:"shots"`   // folder for screenshots; "" for none
 	Rounds   int    `json:"rounds"`
 	Seed     uint64 `json:"seed"`
 }

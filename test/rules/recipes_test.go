@@ -89,6 +89,7 @@ func greetings() []jobs.Kind {
 
 import (
 	"testing"
+	"time"
 
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
 	"github.com/tokenkeep/tokenkeep/internal/store"
@@ -102,8 +103,8 @@ func TestAGreetingIsAKindOfWork(t *testing.T) {
 		return inner
 	}})
 	tenant := s.Tenant(t).Tenant.ID
-	now := store.At(s.Now())
-	greeting := store.Parcel{Kind: store.ParcelGreeting, ID: "first", CreatedAt: now, DueAt: now, ExpiresAt: now + 1_000_000, Version: 1}
+	now := time.Now()
+	greeting := store.Parcel{Kind: store.ParcelGreeting, ID: "first", CreatedAt: store.At(now), DueAt: store.At(now), ExpiresAt: store.At(now.Add(time.Hour)), Version: 1}
 	if err := kept.Update(t.Context(), tenant, func(tx store.Tx) error { return tx.InsertParcel(t.Context(), greeting) }); err != nil {
 		t.Fatal(err)
 	}
