@@ -157,3 +157,11 @@ func (s *Store) Recent() (n int) {
 	}
 	return n
 }
+
+// Prepared reports whether the writer of an idle store has run a statement so far.
+func (s *Store) Prepared(text string) bool {
+	all, done := s.connections()
+	defer done()
+	_, ok := all["writer"].statements[text]
+	return ok
+}

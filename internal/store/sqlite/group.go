@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"database/sql/driver"
+	"errors"
 	"runtime"
 	"strings"
 
@@ -10,14 +11,19 @@ import (
 
 // groupWork is what the updates that share a commit have in common: the entries
 // that they add to the log, which are written together, and the savepoint of
-// the one at hand, which only an update that writes anything else needs. Most
-// requests read and log, so this is most of what a busy writer does.
+// the one at hand, which only an update that writes anything else needs.
+//
+// Few updates fail after they have written something. So a group is first run
+// without savepoints; when it comes to that, nothing of it is kept, and it is run
+// again with them.
 type groupWork struct {
 	conn    *conn
 	entries []groupEntry // of the updates so far, but for those that failed
 	written int          // how many of them are in their tables
 	first   int          // where those of the update at hand begin
 	alone   bool         // the update at hand has no neighbours, and needs no savepoint
+	hopeful bool         // nobody gets a savepoint
+	wrote   bool         // the update at hand needs one
 	saved   bool         // it has one
 	savedAt int          // what was written when it was made
 	failed  error        // of a statement of the update at hand, after which SQLite may have rolled everything back by itself
@@ -29,21 +35,26 @@ type groupEntry struct {
 	store.LogEntry
 }
 
+// errTakeBack says that an update failed after it had written something, in a
+// group without savepoints.
+var errTakeBack = errors.New("sqlite: an update of a group cannot be taken back alone")
+
 // begin forgets what another transaction left.
-func (g *groupWork) begin() {
+func (g *groupWork) begin(hopeful bool) {
 	clear(g.entries) // keeps nothing large alive
-	*g = groupWork{conn: g.conn, entries: g.entries[:0]}
+	*g = groupWork{conn: g.conn, entries: g.entries[:0], hopeful: hopeful}
 }
 
 // next says that another update has its turn.
 func (g *groupWork) next(alone bool) {
-	g.first, g.alone, g.saved, g.failed = len(g.entries), alone, false, nil
+	g.first, g.alone, g.wrote, g.saved, g.failed = len(g.entries), alone, false, false, nil
 }
 
 // save makes sure that what the update at hand writes from here on can be
 // taken back.
 func (g *groupWork) save() error {
-	if g.alone || g.saved {
+	g.wrote = true
+	if g.alone || g.saved || g.hopeful {
 		return nil
 	}
 	if _, err := g.conn.run("SAVEPOINT one"); err != nil {
@@ -56,6 +67,9 @@ func (g *groupWork) save() error {
 // end keeps what the update at hand has done, or takes it back. The error says
 // that nothing is left of the transaction, as after a full disk.
 func (g *groupWork) end(kept bool) error {
+	if g.hopeful && !g.alone && !kept && (g.wrote || g.failed != nil) {
+		return errTakeBack
+	}
 	if g.failed != nil && (kept || !g.alone && !g.saved) {
 		return g.failed
 	}

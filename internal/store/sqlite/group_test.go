@@ -263,3 +263,40 @@ func TestADiskThatIsFullUnderTheEntriesOfAGroupLosesNothing(t *testing.T) {
 		t.Errorf("the check says %q, %v", problems, err)
 	}
 }
+
+// TestUpdatesGetSavepointsOnceOneHasFailed: a group whose updates all succeed needs
+// none, and one that fails after it has written takes no other's along.
+func TestUpdatesGetSavepointsOnceOneHasFailed(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	s := open(t, t.TempDir(), sqlite.Options{Metrics: registry})
+	ctx, errOwn := t.Context(), errors.New("its own error")
+	insert := func(result error) func(tx store.Tx) error {
+		tok := storetest.SomeToken()
+		return func(tx store.Tx) error {
+			return errors.Join(tx.InsertToken(ctx, tok), tx.AppendLog(ctx, storetest.SomeEntry(tok.ID)), result)
+		}
+	}
+	check := func(when string, errs []error, failing int, savepoints bool, tokens int64) {
+		t.Helper()
+		for i, err := range errs {
+			if failed := errors.Is(err, errOwn); failed != (i == failing) || err != nil && !failed {
+				t.Errorf("%s: update %d returned %v", when, i, err)
+			}
+		}
+		if got := s.Prepared("SAVEPOINT one"); got != savepoints {
+			t.Errorf("%s: savepoints were made: %t, want %t", when, got, savepoints)
+		}
+		if n := countTokens(t, s); n != tokens {
+			t.Errorf("%s: %d tokens, want %d", when, n, tokens)
+		}
+	}
+	check("all succeed", together(t, s, insert(nil), insert(nil), insert(nil)), -1, false, 3)
+	before, _ := commits(t, registry)
+	check("the second fails", together(t, s, insert(nil), insert(errOwn), insert(nil)), 1, true, 5)
+	if after, _ := commits(t, registry); after-before != 2 { // the update that goes first, and the group
+		t.Errorf("%d commits, want 2", after-before)
+	}
+	if err := storetest.Verify(t.Context(), s, nil); err != nil {
+		t.Error(err)
+	}
+}

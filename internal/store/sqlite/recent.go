@@ -159,7 +159,10 @@ func (t *tx) recall(id string, read func() (store.Token, error)) (store.Token, e
 	at := t.recent.changes.Load()
 	k := recentKey{t.tenant, id}
 	row, ok, changes := t.recent.find(k)
-	if ok && at%2 == 0 && (t.recalled == nil || *t.recalled == at) && t.stillRemembered() {
+	// The row is of the instant at which it was found: no commit has begun between
+	// the two looks at the count.
+	ok = ok && at%2 == 0 && t.recent.changes.Load() == at
+	if ok && (t.recalled == nil || *t.recalled == at) && t.stillRemembered() {
 		t.recalled = &at
 		return ownToken(row), nil
 	}

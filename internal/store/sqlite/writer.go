@@ -13,6 +13,10 @@ import (
 // does not wait long for the last.
 const maxGroup = 256
 
+// carefulFor is for how many commits updates get savepoints after one has failed
+// that had none: those who fail often cost their neighbours little.
+const carefulFor = 64
+
 // update is a change that waits for the writer.
 type update struct {
 	ctx    context.Context
@@ -52,6 +56,7 @@ type writer struct {
 	checkpointer  *checkpointer
 	reserve       *reserve
 	metrics       *metrics
+	careful       int         // for so many commits, updates get savepoints
 	failing       atomic.Bool // the last update was refused, say for a full disk
 }
 
@@ -124,7 +129,12 @@ func (w *writer) commit(group []*update) {
 	if len(live) == 0 {
 		return
 	}
-	outcomes, ran, err := w.transaction(live)
+	outcomes, ran, err := w.transaction(live, w.careful == 0)
+	w.careful = max(0, w.careful-1)
+	if errors.Is(err, errTakeBack) {
+		w.careful = carefulFor
+		outcomes, ran, err = w.transaction(live, false)
+	}
 	w.putBack(live[:ran], live[ran:])
 	live = live[:ran]
 	if err != nil && len(live) > 1 {
@@ -151,7 +161,7 @@ func (w *writer) commit(group []*update) {
 // brought the reserve to light.
 func (w *writer) alone(u *update) outcome {
 	for {
-		outcomes, _, err := w.transaction([]*update{u})
+		outcomes, _, err := w.transaction([]*update{u}, false)
 		if err != nil {
 			outcomes = []outcome{{err: err}}
 		}
@@ -191,8 +201,9 @@ func (w *writer) putBack(ran, rest []*update) {
 
 // transaction runs the updates and commits, except the last ones if those
 // before them cost too much: ran is how many were run. The error says that
-// nothing was kept of any of these.
-func (w *writer) transaction(group []*update) (_ []outcome, ran int, err error) {
+// nothing was kept of any of these. A hopeful transaction makes no savepoints,
+// and fails with errTakeBack when one was needed.
+func (w *writer) transaction(group []*update, hopeful bool) (_ []outcome, ran int, err error) {
 	if _, err := w.conn.run("BEGIN IMMEDIATE"); err != nil {
 		return nil, len(group), err
 	}
@@ -211,7 +222,7 @@ func (w *writer) transaction(group []*update) (_ []outcome, ran int, err error) 
 	w.conn.regroups = false
 	var regrouped []tenantKey
 	together := w.conn.group
-	together.begin()
+	together.begin(hopeful)
 	outcomes := make([]outcome, 0, len(group))
 	kept, scrub := 0, false
 	alone := len(group) == 1 // then there are no neighbours to keep
