@@ -57,6 +57,8 @@ type tx struct {
 	// What was written and not sent: statements, and behind them rows.
 	waiting []step
 	rows    rows
+	// appended is how many entries of the log were appended.
+	appended int64
 	// seen are tokens as this transaction has read them, so that to change one
 	// takes no second read. The snapshot does not change; own writes take their
 	// token out.

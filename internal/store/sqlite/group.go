@@ -101,8 +101,21 @@ func manyRows(insert string, columns int) map[int]string {
 	return statements
 }
 
-// write puts the entries that wait into their tables.
+// chunkOf is how many of n rows the next statement inserts.
+func chunkOf(n int) int {
+	for _, rows := range insertRows {
+		if rows <= n {
+			return rows
+		}
+	}
+	return 0
+}
+
+// write puts the entries that wait into their tables, and their events.
 func (g *groupWork) write() error {
+	if err := g.writeEvents(g.entries[g.written:]); err != nil {
+		return err
+	}
 	type kind struct {
 		tenant tenantKey
 		entity string
@@ -111,12 +124,7 @@ func (g *groupWork) write() error {
 	var rows, unsealed []driver.Value
 	for g.written < len(g.entries) {
 		chunk := g.entries[g.written:]
-		for _, n := range insertRows {
-			if n <= len(chunk) {
-				chunk = chunk[:n]
-				break
-			}
-		}
+		chunk = chunk[:chunkOf(len(chunk))]
 		rows, unsealed = rows[:0], unsealed[:0]
 		for i := range chunk {
 			e := &chunk[i]
