@@ -56,7 +56,7 @@ var eventTypes = []EventType{
 	{"webhook.secret_rotated", "a webhook got a new secret"},
 	{"webhook.deleted", "a webhook was deleted"},
 	{EventWebhookDisabled, "a webhook was disabled because its receiver failed or returned 410"},
-	{EventWebhookTest, "a test was requested; it goes to one webhook and is not in the list of events"},
+	{EventWebhookTest, "a test was requested; it goes to that webhook only"},
 	{EventCheckpoint, "batches of the audit log were signed; the entity is the number of the newest; at most once an hour"},
 	{EventLimitReached, "the tenant reached a limit; the entity is the name of the limit; at most once an hour for each"},
 }
