@@ -8,8 +8,8 @@ type Event struct {
 	Type       string   `json:"type"`
 	EntityType string   `json:"entity_type"`
 	EntityID   string   `json:"entity_id"`
-	Containers []string `json:"containers,omitempty"`
-	ActorID    string   `json:"actor_id,omitempty"`
+	Containers []string `json:"containers,omitzero"`
+	ActorID    string   `json:"actor_id,omitzero"`
 	ActorType  string   `json:"actor_type"`
 	CreatedAt  Time     `json:"created_at"`
 }
@@ -37,10 +37,10 @@ type Webhook struct {
 	URL            string   `json:"url"`
 	Events         []string `json:"events"`
 	State          string   `json:"state"`
-	DisabledReason string   `json:"disabled_reason,omitempty"`
-	Secret         string   `json:"secret,omitempty"`
+	DisabledReason string   `json:"disabled_reason,omitzero"`
+	Secret         string   `json:"secret,omitzero"`
 	// PreviousSecretUntil is until when the secret before this one signs too.
-	PreviousSecretUntil *Time `json:"previous_secret_until,omitempty"`
+	PreviousSecretUntil *Time `json:"previous_secret_until,omitzero"`
 	Made
 }
 
@@ -49,7 +49,7 @@ type SetWebhook struct {
 	Name   string   `json:"name"`
 	URL    string   `json:"url"`
 	Events []string `json:"events"`
-	State  string   `json:"state,omitempty"`
+	State  string   `json:"state,omitzero"`
 }
 
 // Delivery tells how the attempts to send an event to a webhook went. Its id is that
@@ -62,7 +62,7 @@ type Delivery struct {
 	EntityID       string `json:"entity_id"`
 	State          string `json:"state"`
 	Attempts       int    `json:"attempts"`
-	ResponseStatus int    `json:"response_status,omitempty"`
+	ResponseStatus int    `json:"response_status,omitzero"`
 	LatencyMS      int64  `json:"latency_ms"`
-	AttemptedAt    *Time  `json:"attempted_at,omitempty"`
+	AttemptedAt    *Time  `json:"attempted_at,omitzero"`
 }

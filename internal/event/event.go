@@ -73,6 +73,7 @@ type Service struct {
 	store   store.Store
 	ring    *keyring.Ring
 	options Options
+	limits
 }
 
 // New returns the service over a store and the ring of its keys.

@@ -298,3 +298,51 @@ func TestEventsAreKeptThirtyDays(t *testing.T) {
 		}
 	})
 }
+
+func TestALimitIsAnnouncedOnceAnHour(t *testing.T) {
+	onBoth(t, func(f *fixture) {
+		for range 3 {
+			f.service.Reached(f.tenant, "containers")
+			f.service.Reached(uuid.NewString(), "containers") // of a tenant that is gone
+			f.must(f.service.Announce(f.Context()))
+		}
+		f.service.Reached(f.tenant, "queued_jobs")
+		f.must(f.service.Announce(f.Context()))
+		f.clock.Advance(time.Hour)
+		f.service.Reached(f.tenant, "containers")
+		f.must(f.service.Announce(f.Context()))
+		want := []string{"limit.reached containers", "limit.reached queued_jobs", "limit.reached containers"}
+		if got := f.list(event.Query{Size: 10}); !slices.Equal(got, want) {
+			f.Errorf("the events are %v, want %v", got, want)
+		}
+	})
+}
+
+func TestSignedBatchesAreAnnouncedOnceAnHour(t *testing.T) {
+	onBoth(t, func(f *fixture) {
+		sealer := audit.NewSealer(f.store, f.ring, audit.Options{Now: f.clock.Now})
+		sign := func() {
+			if _, err := sealer.SealTenant(f.Context(), f.tenant); err != nil {
+				f.Fatal(err)
+			}
+			f.must(f.service.Checkpoints(f.Context()))
+		}
+		f.must(f.service.Checkpoints(f.Context())) // nothing is signed
+		f.change(f.tenant, "card", "c-1", audit.Read)
+		sign() // batch 1
+		f.change(f.tenant, "card", "c-1", audit.Read)
+		sign() // batch 2, within the hour
+		f.clock.Advance(time.Hour)
+		f.must(f.service.Checkpoints(f.Context()))
+		f.clock.Advance(time.Hour)
+		sign() // batch 3, with the entry of the last event only
+		f.clock.Advance(time.Hour)
+		f.must(f.service.Checkpoints(f.Context()))
+		f.change(f.tenant, "card", "c-1", audit.Read)
+		sign() // batch 4
+		want := []string{"audit.checkpoint 1", "audit.checkpoint 2", "audit.checkpoint 4"}
+		if got := f.list(event.Query{Size: 10}); !slices.Equal(got, want) {
+			f.Errorf("the events are %v, want %v", got, want)
+		}
+	})
+}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"github.com/tokenkeep/tokenkeep/internal/event"
+	"github.com/tokenkeep/tokenkeep/internal/limit"
 	"github.com/tokenkeep/tokenkeep/internal/webhook"
 )
 
@@ -12,4 +13,5 @@ func (s *Server) connectWebhooks() {
 		CheckURL: func(address string) error { _, err := s.egress.Check(address); return err },
 	})
 	s.events = event.New(s.store, s.ring, event.Options{Now: s.now, Acting: s.directory.Acting, Receivers: s.webhooks.Receivers})
+	s.limits.Tell(func(tenant string, n limit.Name) { s.events.Reached(tenant, string(n)) })
 }

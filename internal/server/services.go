@@ -154,6 +154,8 @@ func (s *Server) chores() []chore {
 		{"try the KMS", 30 * time.Second, false, s.watchKMS},
 		{"remove the rows of deleted tenants", 5 * time.Second, false, s.directory.FinishDeletions},
 		{"dispatch events", time.Second, false, s.events.Dispatch},
+		{"announce limits that were reached", 5 * time.Second, false, s.events.Announce},
+		{"announce signed batches of the log", 10 * time.Minute, false, s.events.Checkpoints},
 		{"remove old events", time.Hour, true, func(ctx context.Context) error {
 			_, err := s.events.Sweep(ctx)
 			return err
