@@ -25,6 +25,7 @@ the first one left. Not for real data: the key lies beside what it protects.`,
 		Example: "  tokenkeep dev --data data",
 		Args:    cobra.NoArgs,
 	}
+	c.AddCommand(devEnvCommand())
 	addr := c.Flags().String("addr", "127.0.0.1:8420", "address to listen on; port 0 takes a free one")
 	data := c.Flags().String("data", "data", "folder for everything that the server keeps")
 	prefix := c.Flags().String("header-prefix", "SVC", "prefix of the service's own headers")

@@ -39,7 +39,6 @@ var (
 	errUnclosed = fault.New(fault.Invalid, "an expression is not closed")
 	errNoValue  = fault.New(fault.Invalid, "an expression does not begin with a value")
 	errName     = fault.New(fault.Invalid, "an expression names something other than data or metadata")
-	errFilter   = fault.New(fault.Invalid, "an expression uses an unknown filter")
 	errMissing  = fault.New(fault.Invalid, "a filter lacks an argument")
 	errMany     = fault.New(fault.Invalid, "the expression has too many parts")
 	errMetadata = fault.New(fault.Invalid, "metadata cannot be used in this expression")

@@ -15,11 +15,11 @@ import (
 )
 
 var (
-	errNoKey      = fault.New(fault.Unauthenticated, "an API key is required")
-	errManyKeys   = fault.New(fault.Unauthenticated, "more than one API key was sent")
-	errUnknownKey = fault.New(fault.Unauthenticated, "the API key is not known")
+	errNoKey      = fault.New(fault.Unauthenticated, "the API key is missing; send it in the header").WithCode("api_key_missing")
+	errManyKeys   = fault.New(fault.Unauthenticated, "more than one API key was sent").WithCode("api_key_repeated")
+	errUnknownKey = fault.New(fault.Unauthenticated, "unknown API key").WithCode("api_key_unknown")
 	errForeign    = fault.New(fault.Forbidden, "the session was made by another application").WithCode("foreign_session")
-	errNotForCode = fault.New(fault.NotFound, "there is no such resource for code")
+	errNotForCode = fault.New(fault.NotFound, "reactor code cannot call this resource; docs/reactors.md lists those it can")
 	errIdemKey    = fault.New(fault.Invalid, "the idempotency key must be 1 to 200 printable characters")
 )
 
@@ -70,7 +70,7 @@ func (x *exchange) authenticate(r *http.Request) (access.Caller, error) {
 	values := r.Header.Values(x.handler.apiKey)
 	switch {
 	case len(values) == 0 || len(values) == 1 && values[0] == "":
-		return access.Caller{}, errNoKey
+		return access.Caller{}, errNoKey.Naming([]string{strings.ToUpper(x.handler.apiKey)})
 	case len(values) > 1:
 		return access.Caller{}, errManyKeys
 	case x.handler.options.Authenticate == nil:

@@ -45,7 +45,7 @@ const (
 const LongKey = 22
 
 var (
-	errInFlight = fault.New(fault.Conflict, "a request with this idempotency key is being processed").RetryAfter(time.Second)
+	errInFlight = fault.New(fault.Conflict, "a request with this idempotency key is being processed").WithCode("idempotency_in_flight").RetryAfter(time.Second)
 	errGone     = fault.New(fault.Conflict, "the result is no longer available")
 	errNoTenant = fault.New(fault.NotFound, "no such tenant")
 	errReused   = fault.New(fault.Unprocessable, "this idempotency key was used with another body").WithCode("idempotency_key_reused")

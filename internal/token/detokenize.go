@@ -15,7 +15,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
 
-var errMissing = fault.New(fault.Invalid, "Failed to detokenize some tokens")
+var errMissing = fault.New(fault.Invalid, "Failed to detokenize some tokens").WithCode("tokens_not_found")
 
 // Detokenize puts the values of tokens in place of the expressions in a JSON
 // value, as far as the caller's token:read on each of them goes. It is bounded

@@ -29,9 +29,9 @@ import (
 )
 
 var (
-	errNoToken  = fault.New(fault.NotFound, "no such token")
+	errNoToken  = fault.New(fault.NotFound, "no such token").WithCode("token_not_found")
 	errNoTenant = fault.New(fault.NotFound, "no such tenant")
-	errTaken    = fault.New(fault.Conflict, "a token of this id exists already")
+	errTaken    = fault.New(fault.Conflict, "a token with this id exists already").WithCode("token_id_taken")
 
 	errContainers = fault.New(fault.Conflict, "the tenant has as many different containers as it may have; use one that has tokens, or delete the tokens of another").WithCode("too_many_containers")
 )

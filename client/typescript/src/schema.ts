@@ -1365,8 +1365,10 @@ export interface components {
             status: number;
             /** @description What went wrong, in a sentence. */
             detail: string;
-            /** @description A stable word for programs, such as `idempotency_key_reused`, on the errors that have one. */
+            /** @description A stable word for programs, such as `permission_missing`. */
             code?: string;
+            /** @description The value of the trace id header, to find the request in the operator's logs. */
+            trace_id?: string;
             /** @description Messages by the dotted path of the member at fault, such as `name` or `rules.0.container`. */
             errors?: {
                 [key: string]: string[];
@@ -2730,7 +2732,7 @@ export interface components {
                  * @example {
                  *       "title": "Unauthorized",
                  *       "status": 401,
-                 *       "detail": "an API key is required"
+                 *       "detail": "the API key is missing; send it in the header: SVC-API-KEY"
                  *     }
                  */
                 "application/json": components["schemas"]["Problem"];
@@ -2747,7 +2749,7 @@ export interface components {
                  * @example {
                  *       "title": "Forbidden",
                  *       "status": 403,
-                 *       "detail": "this takes application:read, which the caller does not have"
+                 *       "detail": "missing permission application:read"
                  *     }
                  */
                 "application/json": components["schemas"]["Problem"];
@@ -2887,7 +2889,7 @@ export interface components {
                  * @example {
                  *       "title": "Internal Server Error",
                  *       "status": 500,
-                 *       "detail": "something went wrong on our side; trace id 00000000-0000-4000-8000-000000000006"
+                 *       "detail": "internal error; trace id 00000000-0000-4000-8000-000000000006"
                  *     }
                  */
                 "application/json": components["schemas"]["Problem"];
