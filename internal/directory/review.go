@@ -299,7 +299,7 @@ func (s *Service) Who(ctx context.Context, c access.Caller, permission, containe
 	if err != nil {
 		return nil, err
 	}
-	return list, s.update(ctx, c, func(tx store.Tx) error {
+	return list, s.read(ctx, c, func(tx store.Tx) error {
 		return tx.AppendLog(ctx, audit.EntryBy(c, s.now(), audit.Application, audit.Many, audit.Read, "access review"))
 	})
 }

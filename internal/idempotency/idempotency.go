@@ -300,7 +300,7 @@ func (a *Attempt) replay(ctx context.Context, answer response.Response) error {
 		return err
 	}
 	s := a.service
-	err := s.store.Update(ctx, a.request.tenant, func(tx store.Tx) error {
+	err := s.store.Read(ctx, a.request.tenant, func(tx store.Tx) error {
 		entries, err := s.tokens(ctx, tx, a.caller, answer.Tokens)
 		if err != nil {
 			return err

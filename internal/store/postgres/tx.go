@@ -59,6 +59,8 @@ type tx struct {
 	rows    rows
 	// appended is how many entries of the log were appended.
 	appended int64
+	// logs says that a view may append to the log. Its entries stay in rows.
+	logs bool
 	// seen are tokens as this transaction has read them, so that to change one
 	// takes no second read. The snapshot does not change; own writes take their
 	// token out.
@@ -212,6 +214,9 @@ func list[T any](ctx context.Context, t *tx, doing, text string, args []any, sca
 // settleRows puts the rows that were written behind the statements that were
 // written before them, so that the order stays. Counters wait for the end.
 func (t *tx) settleRows() {
+	if t.logs {
+		return // they are kept after the view
+	}
 	statements := t.rows.statements()
 	t.needsTenant = t.needsTenant || len(statements) > 0
 	t.waiting = append(t.waiting, statements...)
@@ -220,7 +225,7 @@ func (t *tx) settleRows() {
 
 // settleCounters makes the counters agree with the rows, for who reads them.
 func (t *tx) settleCounters(ctx context.Context) error {
-	if err := t.usable(); err != nil || !t.rows.counted() {
+	if err := t.usable(); err != nil || t.logs || !t.rows.counted() {
 		return err
 	}
 	if err := t.connect(ctx); err != nil { // the slot is the connection's
@@ -276,6 +281,9 @@ func (t *tx) connect(ctx context.Context) error {
 	}
 	c, err := t.store.acquire(ctx)
 	t.conn = c
+	if err == nil && t.logs {
+		t.rows.server = serverOf(c.Conn().PgConn())
+	}
 	return err
 }
 

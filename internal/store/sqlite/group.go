@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"database/sql/driver"
+	"runtime"
 	"strings"
 
 	"github.com/tokenkeep/tokenkeep/internal/store"
@@ -101,16 +102,6 @@ func manyRows(insert string, columns int) map[int]string {
 	return statements
 }
 
-// chunkOf is how many of n rows the next statement inserts.
-func chunkOf(n int) int {
-	for _, rows := range insertRows {
-		if rows <= n {
-			return rows
-		}
-	}
-	return 0
-}
-
 // write puts the entries that wait into their tables, and their events.
 func (g *groupWork) write() error {
 	if err := g.writeEvents(g.entries[g.written:]); err != nil {
@@ -139,7 +130,9 @@ func (g *groupWork) write() error {
 		if _, err := g.conn.run(insertUnsealed[len(chunk)], unsealed...); err != nil {
 			return err
 		}
-		g.written += len(chunk)
+		if g.written += len(chunk); g.written < len(g.entries) {
+			runtime.Gosched() // as in insertMany
+		}
 	}
 	for k, n := range counts {
 		if _, err := g.conn.run(addToLogCount, k.tenant[:], k.entity, n); err != nil {
