@@ -3,6 +3,7 @@ package openapi_test
 import (
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 	"time"
 
@@ -69,7 +70,7 @@ func walkWebhooks(t *testing.T, c *client.Client) {
 		}
 		types = append(types, e.Type)
 	}
-	if len(types) != 4 || types[0] != "webhook.created" || types[3] != "webhook.deleted" {
-		t.Errorf("Events.List = %v, want created, secret_rotated, updated, deleted", types)
+	if want := []string{"webhook.created", "webhook.test", "webhook.secret_rotated", "webhook.updated", "webhook.deleted"}; !slices.Equal(types, want) {
+		t.Errorf("Events.List = %v, want %v", types, want)
 	}
 }
