@@ -130,6 +130,27 @@ var operations = map[string]func(context.Context, *client.Client) error{
 	},
 	"listNames":       func(ctx context.Context, c *client.Client) error { return only(c.Logs.Names(ctx, "a")) },
 	"listEntityTypes": func(ctx context.Context, c *client.Client) error { return only(c.Logs.EntityTypes(ctx)) },
+
+	"listEvents": func(ctx context.Context, c *client.Client) error {
+		return only(c.Events.Page(ctx, client.EventFilter{}, "", 1, 0))
+	},
+	"createWebhook": func(ctx context.Context, c *client.Client) error {
+		return only(c.Webhooks.Create(ctx, api.SetWebhook{}))
+	},
+	"listWebhooks": func(ctx context.Context, c *client.Client) error {
+		return only(c.Webhooks.Page(ctx, client.WebhookFilter{}, 1, 1))
+	},
+	"getWebhook": func(ctx context.Context, c *client.Client) error { return only(c.Webhooks.Get(ctx, "w")) },
+	"replaceWebhook": func(ctx context.Context, c *client.Client) error {
+		return only(c.Webhooks.Replace(ctx, "w", api.SetWebhook{}))
+	},
+	"deleteWebhook":       func(ctx context.Context, c *client.Client) error { return c.Webhooks.Delete(ctx, "w") },
+	"rotateWebhookSecret": func(ctx context.Context, c *client.Client) error { return only(c.Webhooks.RotateSecret(ctx, "w")) },
+	"testWebhook":         func(ctx context.Context, c *client.Client) error { return only(c.Webhooks.Test(ctx, "w")) },
+	"listDeliveries": func(ctx context.Context, c *client.Client) error {
+		return only(c.Webhooks.DeliveriesPage(ctx, "w", 1, 1))
+	},
+	"resendDelivery": func(ctx context.Context, c *client.Client) error { return only(c.Webhooks.Resend(ctx, "w", "d")) },
 }
 
 // lists has the iterator for every operation that answers in pages.
@@ -157,6 +178,15 @@ var lists = map[string]func(context.Context, *client.Client) error{
 	"listLogs": func(ctx context.Context, c *client.Client) error { return drain(c.Logs.List(ctx, client.LogFilter{})) },
 	"listLogsFrom": func(ctx context.Context, c *client.Client) error {
 		return drain(c.Logs.ListFrom(ctx, client.LogFilter{}))
+	},
+	"listEvents": func(ctx context.Context, c *client.Client) error {
+		return drain(c.Events.List(ctx, client.EventFilter{}))
+	},
+	"listWebhooks": func(ctx context.Context, c *client.Client) error {
+		return drain(c.Webhooks.List(ctx, client.WebhookFilter{}))
+	},
+	"listDeliveries": func(ctx context.Context, c *client.Client) error {
+		return drain(c.Webhooks.Deliveries(ctx, "w"))
 	},
 }
 

@@ -38,6 +38,10 @@ var covered = map[string]string{
 	"replaceProxy": "proxy replace p --name p --destination https://psp.example", "patchProxy": "proxy update p", "deleteProxy": "proxy delete p",
 	"previewProxy": "proxy try p", "rotateProxyKey": "proxy rotate-key p", "invokeProxy": "proxy call --method POST --path /x --proxy-key-file FILE",
 
+	"listEvents": "events", "createWebhook": "webhook create --name w --to https://shop.example --event *", "listWebhooks": "webhook list", "getWebhook": "webhook get w",
+	"replaceWebhook": "webhook update w", "deleteWebhook": "webhook delete w", "rotateWebhookSecret": "webhook rotate-secret w", "testWebhook": "webhook test w",
+	"listDeliveries": "webhook deliveries w", "resendDelivery": "webhook resend w d",
+
 	"listLogsFrom": "log list", "listEntityTypes": "log types", "listNames": "log names a",
 }
 

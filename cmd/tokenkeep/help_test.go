@@ -29,6 +29,7 @@ var printsNoJSON = map[string]string{
 	"tokenkeep completion bash":  "prints a script",
 	"tokenkeep completion zsh":   "prints a script",
 	"tokenkeep completion fish":  "prints a script",
+	"tokenkeep webhook listen":   "prints a line for each event that it posted",
 	"tokenkeep audit checkpoint": "prints JSON and nothing else",
 	"tokenkeep audit export":     "prints JSON and nothing else",
 }

@@ -96,7 +96,7 @@ Start here:
 		}
 	}
 	add(callers, tokenCommand(), tokenizeCommand(), detokenizeCommand(), sessionCommand(), reactorCommand(), proxyCommand(),
-		applicationCommand(), permissionCommand(), accessCommand(), logCommand(), healthCommand(), profileCommand())
+		applicationCommand(), permissionCommand(), accessCommand(), logCommand(), eventsCommand(), webhookCommand(), healthCommand(), profileCommand())
 	add(operators, devCommand(), initCommand(), serveCommand(), configCommand(), statusCommand(), storeCommand(), sweepCommand(), backupCommand(), restoreCommand(),
 		migrateStoreCommand(), doctorCommand(), tenantCommand(), keyCommand(), auditCommand())
 	add("", completionCommand(), versionCommand())

@@ -67,6 +67,11 @@ const (
 	ProxyDelete
 	LogRead
 	ReportRead
+	EventRead
+	WebhookCreate
+	WebhookRead
+	WebhookUpdate
+	WebhookDelete
 )
 
 // permissionRow is what there is to say about a permission.
@@ -144,6 +149,16 @@ var permissionRows = [...]permissionRow{
 		fault.New(fault.Forbidden, "missing permission log:read").WithCode(permissionMissing), Redact, Redact, Redact},
 	ReportRead: {"report:read", "Read usage reports", managementAlone,
 		fault.New(fault.Forbidden, "missing permission report:read").WithCode(permissionMissing), Redact, Redact, Redact},
+	EventRead: {"event:read", "Read events", managementAlone,
+		fault.New(fault.Forbidden, "missing permission event:read").WithCode(permissionMissing), Redact, Redact, Redact},
+	WebhookCreate: {"webhook:create", "Create webhooks", managementAlone,
+		fault.New(fault.Forbidden, "missing permission webhook:create").WithCode(permissionMissing), Redact, Redact, Redact},
+	WebhookRead: {"webhook:read", "Read webhooks and their deliveries", managementAlone,
+		fault.New(fault.Forbidden, "missing permission webhook:read").WithCode(permissionMissing), Redact, Redact, Redact},
+	WebhookUpdate: {"webhook:update", "Update webhooks, rotate their secrets, test and resend", managementAlone,
+		fault.New(fault.Forbidden, "missing permission webhook:update").WithCode(permissionMissing), Redact, Redact, Redact},
+	WebhookDelete: {"webhook:delete", "Delete webhooks", managementAlone,
+		fault.New(fault.Forbidden, "missing permission webhook:delete").WithCode(permissionMissing), Redact, Redact, Redact},
 }
 
 var permissionsByName = func() map[string]Permission {
@@ -157,7 +172,7 @@ var permissionsByName = func() map[string]Permission {
 // Permissions returns all permissions in the order in which they are listed.
 func Permissions() []Permission {
 	all := make([]Permission, 0, len(permissionRows)-1)
-	for p := TokenCreate; p <= ReportRead; p++ {
+	for p := TokenCreate; int(p) < len(permissionRows); p++ {
 		all = append(all, p)
 	}
 	return all
@@ -225,7 +240,7 @@ func (p Permission) under(t Transform) Transform {
 
 // permissionSet holds permissions as bits. What is no permission is in none of
 // the sets below, and those limit every caller.
-type permissionSet uint32
+type permissionSet uint64
 
 var (
 	allPermissions        = setOf(Permissions()...)

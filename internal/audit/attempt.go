@@ -72,6 +72,8 @@ func (a Attempt) existing(ctx context.Context, tx store.Tx, now time.Time) (acce
 		n, err = tx.CountApplications(ctx, store.ApplicationFilter{IDs: []string{a.ID}})
 	case Reactor:
 		n, err = tx.CountDefinitions(ctx, store.DefinitionFilter{Kind: store.DefinitionReactor, IDs: []string{a.ID}})
+	case Webhook:
+		n, err = tx.CountDefinitions(ctx, store.DefinitionFilter{Kind: store.DefinitionWebhook, IDs: []string{a.ID}})
 	case Proxy:
 		n, err = tx.CountDefinitions(ctx, store.DefinitionFilter{Kind: store.DefinitionProxy, IDs: []string{a.ID}})
 	}

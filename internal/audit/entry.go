@@ -46,6 +46,7 @@ type EntityType struct {
 // under their own types, one of which is Token.
 const (
 	Application = "application"
+	Event       = "event"
 	Key         = "key"
 	Log         = "log"
 	Proxy       = "proxy"
@@ -53,6 +54,7 @@ const (
 	Session     = "session"
 	Tenant      = "tenant"
 	Token       = "token"
+	Webhook     = "webhook"
 )
 
 // entityTypes are in the order of their values.
@@ -62,6 +64,7 @@ var entityTypes = []EntityType{
 	{"card", "Card", "Token"},
 	{"card_number", "Card Number", "Token"},
 	{"employer_id_number", "Employer ID Number", "Token"},
+	{Event, "Event", "Events"},
 	{Key, "Key", "Key"},
 	{Log, "Log", "Logs"},
 	{Proxy, "Proxy", "Proxy"},
@@ -72,6 +75,7 @@ var entityTypes = []EntityType{
 	{Token, "Token", "Token"},
 	{"us_bank_account_number", "US Bank Account Number", "Token"},
 	{"us_bank_routing_number", "US Bank Routing Number", "Token"},
+	{Webhook, "Webhook", "Webhook"},
 }
 
 // EntityTypes returns all of them.
@@ -123,7 +127,9 @@ func Replayed(c access.Caller, now time.Time, entityType, entityID string) store
 // Expired is the entry for something that the program itself removed because
 // its time was over.
 func Expired(tenant string, now time.Time, entityType, entityID string) store.LogEntry {
-	return entry(access.NewSystem(tenant), now, entityType, entityID, Delete, outcomeAllowed, nounOf(entityType)+" expired")
+	e := entry(access.NewSystem(tenant), now, entityType, entityID, Delete, outcomeAllowed, nounOf(entityType)+" expired")
+	e.Event = eventEntity(entityType) + ".expired"
+	return e
 }
 
 // JobCancelled is the entry for a queued job of a reactor that was removed before
@@ -133,11 +139,15 @@ func JobCancelled(c access.Caller, now time.Time, reactor string) store.LogEntry
 }
 
 func entry(c access.Caller, now time.Time, entityType, entityID string, op Operation, outcome, message string) store.LogEntry {
-	return store.LogEntry{
+	e := store.LogEntry{
 		ID: newID(now), CreatedAt: store.At(now), ActorID: c.Application(), ActorType: c.ActorType(), SessionID: c.Session(),
 		EntityType: entityType, EntityID: entityID, Operation: string(op), Outcome: outcome, Message: message,
 		TraceID: c.Origin().TraceID, ClientAddress: c.Origin().Address,
 	}
+	if outcome == outcomeAllowed {
+		e.Event = eventOf(entityType, op)
+	}
+	return e
 }
 
 func nounOf(entityType string) string {

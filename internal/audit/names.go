@@ -85,9 +85,12 @@ func existing(ctx context.Context, tx store.Tx, c access.Caller, ids []string) (
 		return nil, err
 	}
 	for _, d := range definitions {
-		if d.Kind == store.DefinitionReactor {
+		switch d.Kind {
+		case store.DefinitionReactor:
 			add(access.ReactorRead, Reactor, d.ID, d.Name)
-		} else {
+		case store.DefinitionWebhook:
+			add(access.WebhookRead, Webhook, d.ID, d.Name)
+		default:
 			add(access.ProxyRead, Proxy, d.ID, d.Name)
 		}
 	}

@@ -59,7 +59,7 @@ func TestListFilters(t *testing.T) {
 			tenant, other := w.tenant(), w.tenant()
 			c := accesstest.Caller(t, tenant, application, access.LogRead)
 			entries := w.write(tenant, 6)
-			entries = append(entries, audit.Entry(c, w.clock.Advance(time.Second), "bank", "card-2", audit.Create))
+			entries = append(entries, audit.Quiet(audit.Entry(c, w.clock.Advance(time.Second), "bank", "card-2", audit.Create)))
 			w.update(tenant, func(tx store.Tx) error { return tx.AppendLog(t.Context(), entries[6]) })
 			w.write(other, 2)
 			var want []store.LogEntry
@@ -119,7 +119,7 @@ func TestWhoMayReadTheLog(t *testing.T) {
 			t.Errorf("%s: List = %d entries, %d in all, %v, want %d, %v", name, len(list), total, err, test.total, test.want)
 		}
 		types, err := w.service.EntityTypes(t.Context(), test.caller)
-		if !errors.Is(err, test.want) || (err == nil) != (len(types) == 15) {
+		if !errors.Is(err, test.want) || (err == nil) != (len(types) == len(audit.EntityTypes())) {
 			t.Errorf("%s: EntityTypes = %d, %v, want %v", name, len(types), err, test.want)
 		}
 	}

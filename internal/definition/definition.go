@@ -570,6 +570,31 @@ func (s *Service[T]) Find(ctx context.Context, tenant, id string) (T, error) {
 	})
 }
 
+// FindAll returns all definitions, newest first. As with Find, no permission is
+// checked and nothing is logged.
+func (s *Service[T]) FindAll(ctx context.Context, tenant string) (list []T, err error) {
+	keys, err := s.keysOf(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	var rows []store.Definition
+	err = s.store.View(ctx, tenant, func(tx store.Tx) (err error) {
+		rows, err = tx.Definitions(ctx, store.DefinitionFilter{Kind: s.kind.Row}, store.Page{Limit: math.MaxInt32})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list definitions: %w", err)
+	}
+	for _, r := range rows {
+		d, err := s.openAs(keys, r)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, d)
+	}
+	return list, nil
+}
+
 // FindByKey is Find for whoever has the definition's key.
 func (s *Service[T]) FindByKey(ctx context.Context, tenant string, key secret.Text) (T, error) {
 	return s.find(ctx, tenant, func(keys *keyring.Keys, tx store.Tx) (store.Definition, error) {

@@ -378,7 +378,7 @@ func (s *Service) ReplaceApplication(ctx context.Context, c access.Caller, id st
 			return fmt.Errorf("replace application: %w", err)
 		}
 		if changed {
-			if err := tx.AppendLog(ctx, audit.EntryThat(c, s.now(), audit.Application, id, audit.Update, "allowed origins changed")); err != nil {
+			if err := tx.AppendLog(ctx, audit.Quiet(audit.EntryThat(c, s.now(), audit.Application, id, audit.Update, "allowed origins changed"))); err != nil {
 				return err
 			}
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/access"
 	"github.com/tokenkeep/tokenkeep/internal/audit"
 	"github.com/tokenkeep/tokenkeep/internal/directory"
+	"github.com/tokenkeep/tokenkeep/internal/event"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 	"github.com/tokenkeep/tokenkeep/internal/idempotency"
@@ -31,6 +32,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/secret"
 	"github.com/tokenkeep/tokenkeep/internal/store"
 	"github.com/tokenkeep/tokenkeep/internal/token"
+	"github.com/tokenkeep/tokenkeep/internal/webhook"
 )
 
 // Services are what the rows call.
@@ -41,6 +43,8 @@ type Services struct {
 	Idempotency *idempotency.Service
 	Reactors    *reactor.Service
 	Proxies     *proxy.Service
+	Events      *event.Service
+	Webhooks    *webhook.Service
 }
 
 // row is a route with what it does.
@@ -117,6 +121,17 @@ func Routes(s Services) []httpapi.Route {
 		{httpapi.Route{Pattern: "GET /v2/logs", Auth: httpapi.APIKey, Permission: access.LogRead}, s.listLogsFrom},
 		{httpapi.Route{Pattern: "GET /names", Auth: httpapi.APIKey, Permission: access.LogRead}, s.listNames},
 		{httpapi.Route{Pattern: "GET /logs/entity-types", Auth: httpapi.APIKey, Permission: access.LogRead}, s.listEntityTypes},
+
+		{httpapi.Route{Pattern: "GET /events", Auth: httpapi.APIKey, Permission: access.EventRead}, s.listEvents},
+		{httpapi.Route{Pattern: "POST /webhooks", Auth: httpapi.APIKey, Permission: access.WebhookCreate, Body: httpapi.JSON, Idempotent: true}, s.createWebhook},
+		{httpapi.Route{Pattern: "GET /webhooks", Auth: httpapi.APIKey, Permission: access.WebhookRead}, s.listWebhooks},
+		{httpapi.Route{Pattern: "GET /webhooks/{id}", Auth: httpapi.APIKey, Permission: access.WebhookRead}, s.getWebhook},
+		{httpapi.Route{Pattern: "PUT /webhooks/{id}", Auth: httpapi.APIKey, Permission: access.WebhookUpdate, Body: httpapi.JSON, Idempotent: true}, s.replaceWebhook},
+		{httpapi.Route{Pattern: "DELETE /webhooks/{id}", Auth: httpapi.APIKey, Permission: access.WebhookDelete}, s.deleteWebhook},
+		{httpapi.Route{Pattern: "POST /webhooks/{id}/secret/rotate", Auth: httpapi.APIKey, Permission: access.WebhookUpdate, Idempotent: true}, s.rotateWebhookSecret},
+		{httpapi.Route{Pattern: "POST /webhooks/{id}/test", Auth: httpapi.APIKey, Permission: access.WebhookUpdate}, s.testWebhook},
+		{httpapi.Route{Pattern: "GET /webhooks/{id}/deliveries", Auth: httpapi.APIKey, Permission: access.WebhookRead}, s.listDeliveries},
+		{httpapi.Route{Pattern: "POST /webhooks/{id}/deliveries/{delivery_id}/resend", Auth: httpapi.APIKey, Permission: access.WebhookUpdate}, s.resendDelivery},
 	})
 }
 

@@ -30,6 +30,7 @@ var subjects = []subject{
 	{"GET /reactors/{id}/results", audit.Reactor, audit.Read},
 	{"* /reactors/{id}", audit.Reactor, ""},
 	{"* /proxies/{id}", audit.Proxy, ""},
+	{"* /webhooks/{id}", audit.Webhook, ""},
 }
 
 // attemptsOf returns what a refused call of a row was about.

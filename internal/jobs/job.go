@@ -75,6 +75,22 @@ func (j Job) Replace(ctx context.Context, tx store.Tx, next ...store.Parcel) err
 	})
 }
 
+// Rest undoes the claim of a job in a transaction of its handler and leaves the job
+// without a time at which it is due: whoever knows what it waits for wakes it, with
+// Due. The handler returns Replaced. ErrLost as with Replace.
+func (j Job) Rest(ctx context.Context, tx store.Tx) error {
+	return j.held(ctx, tx, func(p store.Parcel) error {
+		p.DueAt, p.Attempts, p.Version = 0, p.Attempts-1, p.Version+1
+		return tx.ReplaceParcel(ctx, p)
+	})
+}
+
+// Due makes a job due now that Rest has left without a time.
+func (q *Queue) Due(ctx context.Context, tx store.Tx, p store.Parcel) error {
+	p.DueAt, p.Version = store.At(q.now()), p.Version+1
+	return tx.ReplaceParcel(ctx, p)
+}
+
 // remove ends a job that is done. Another node that holds it by now need not do
 // it again.
 func (j Job) remove(ctx context.Context) error {

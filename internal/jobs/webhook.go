@@ -45,14 +45,38 @@ type Message struct {
 	Secrets []secret.Text     // each of them signs
 }
 
-// Send makes one try. The receiver takes a message with a status from 200 to
-// 299. A redirect is not followed.
+// Receipt tells how a try went.
+type Receipt struct {
+	Status int // of the receiver's answer; 0 when there was none
+	Took   time.Duration
+}
+
+// Taken reports whether the receiver took the message: with a status from 200 to
+// 299.
+func (r Receipt) Taken() bool { return r.Status >= 200 && r.Status <= 299 }
+
+// Send makes one try, and returns ErrNotTaken unless the receiver took the message.
 func (s Sender) Send(ctx context.Context, tenant string, m Message) error {
+	if !s.Deliver(ctx, tenant, m).Taken() {
+		return ErrNotTaken
+	}
+	return nil
+}
+
+// Deliver makes one try. A redirect is not followed.
+func (s Sender) Deliver(ctx context.Context, tenant string, m Message) Receipt {
+	began := s.Now()
+	status := s.post(ctx, tenant, m)
+	return Receipt{status, max(s.Now().Sub(began), 0)}
+}
+
+// post returns the status of the answer; 0 when there was none.
+func (s Sender) post(ctx context.Context, tenant string, m Message) int {
 	ctx, cancel := context.WithTimeout(ctx, SendTime)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, m.URL, bytes.NewReader(m.Body))
 	if err != nil {
-		return ErrNotTaken
+		return 0
 	}
 	stamp := strconv.FormatInt(s.Now().Unix(), 10)
 	for name, value := range maps.All(m.Header) {
@@ -65,14 +89,11 @@ func (s Sender) Send(ctx context.Context, tenant string, m Message) error {
 	r.Header.Set("Webhook-Signature", sign(m.Secrets, m.ID, stamp, m.Body))
 	answer, err := s.Transport(tenant, SendTime).RoundTrip(r)
 	if err != nil {
-		return ErrNotTaken
+		return 0
 	}
 	defer answer.Body.Close()
 	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, maxAnswer)) // so that the connection can be used again
-	if answer.StatusCode < 200 || answer.StatusCode > 299 {
-		return ErrNotTaken
-	}
-	return nil
+	return answer.StatusCode
 }
 
 // sign returns the signatures of a message, one for each secret.

@@ -74,6 +74,7 @@ const (
 type Recorder struct {
 	now   func() time.Time
 	total *prometheus.CounterVec
+	tell  func(tenant string, n Name)
 
 	mu     sync.Mutex // guards recent
 	recent map[Name]*history
@@ -95,6 +96,17 @@ func NewRecorder(now func() time.Time, metrics prometheus.Registerer) *Recorder 
 		r.total.WithLabelValues(string(row.Name))
 	}
 	return r
+}
+
+// Tell sets what ReachedBy calls. It is set once, before the Recorder is used.
+func (r *Recorder) Tell(tell func(tenant string, n Name)) { r.tell = tell }
+
+// ReachedBy is Reached for a limit that is a tenant's own, of which the tenant is told.
+func (r *Recorder) ReachedBy(tenant string, n Name) {
+	r.Reached(n)
+	if r != nil && r.tell != nil {
+		r.tell(tenant, n)
+	}
 }
 
 // Reached counts one request, connection or turn that reached the limit.

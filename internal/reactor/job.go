@@ -257,7 +257,7 @@ func (s *Service) Start(ctx context.Context, c access.Caller, id string, in Invo
 func (s *Service) checkQueue(ctx context.Context, tenant string) error {
 	err := s.parts.Jobs.Room(ctx, tenant, store.ParcelJob)
 	if errors.Is(err, jobs.ErrFull) {
-		s.options.Limits.Reached(limit.QueuedJobs)
+		s.options.Limits.ReachedBy(tenant, limit.QueuedJobs)
 		return errQueueFull
 	}
 	return err

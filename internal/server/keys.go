@@ -9,10 +9,12 @@ import (
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/access"
 	"github.com/tokenkeep/tokenkeep/internal/admin"
+	"github.com/tokenkeep/tokenkeep/internal/audit"
 	"github.com/tokenkeep/tokenkeep/internal/directory"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
+	"github.com/tokenkeep/tokenkeep/internal/store"
 )
 
 // keyRoutes are the rows of the admin socket that look after keys.
@@ -103,11 +105,17 @@ func (s *Server) rotateTenant(w http.ResponseWriter, r *http.Request, _ access.C
 		return asFault(err)
 	}
 	return follow(w, func(say func(string)) (any, error) {
-		return nil, s.ring.ReplaceTenantKey(r.Context(), tenant, func(at keyring.Rotation) {
+		err := s.ring.ReplaceTenantKey(r.Context(), tenant, func(at keyring.Rotation) {
 			say(fmt.Sprintf("%s: looked at %d rows, sealed %d anew", at.Phase, at.Seen, at.Resealed))
 			if at.Phase == keyring.Resealed {
 				say("destroying the old key, once no request from before is under way")
 			}
+		})
+		if err != nil {
+			return nil, err
+		}
+		return nil, s.store.Update(r.Context(), tenant, func(tx store.Tx) error {
+			return tx.AppendLog(r.Context(), audit.Announced(tenant, s.now(), audit.EventRotated, audit.Tenant, tenant, audit.Rotate, "data key rotated"))
 		})
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/directory"
 	"github.com/tokenkeep/tokenkeep/internal/egress"
 	"github.com/tokenkeep/tokenkeep/internal/endpoint"
+	"github.com/tokenkeep/tokenkeep/internal/event"
 	"github.com/tokenkeep/tokenkeep/internal/expression"
 	"github.com/tokenkeep/tokenkeep/internal/idempotency"
 	"github.com/tokenkeep/tokenkeep/internal/jobs"
@@ -24,6 +25,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/script"
 	"github.com/tokenkeep/tokenkeep/internal/store"
 	"github.com/tokenkeep/tokenkeep/internal/token"
+	"github.com/tokenkeep/tokenkeep/internal/webhook"
 )
 
 // services are the parts behind the routes.
@@ -41,6 +43,8 @@ type services struct {
 	jobs      *jobs.Queue
 	reactors  *reactor.Service
 	proxies   *proxy.Service
+	events    *event.Service
+	webhooks  *webhook.Service
 }
 
 // connect opens the keys and puts the services on the store.
@@ -81,7 +85,7 @@ func (s *Server) connect(ctx context.Context) (err error) {
 }
 
 func (s *Server) endpoints() endpoint.Services {
-	return endpoint.Services{Directory: s.directory, Audit: s.audit, Tokens: s.tokens, Idempotency: s.answers, Reactors: s.reactors, Proxies: s.proxies}
+	return endpoint.Services{Directory: s.directory, Audit: s.audit, Tokens: s.tokens, Idempotency: s.answers, Reactors: s.reactors, Proxies: s.proxies, Events: s.events, Webhooks: s.webhooks}
 }
 
 // KEKError says that the configured key-encryption key cannot be used.
@@ -149,6 +153,13 @@ func (s *Server) chores() []chore {
 		}},
 		{"try the KMS", 30 * time.Second, false, s.watchKMS},
 		{"remove the rows of deleted tenants", 5 * time.Second, false, s.directory.FinishDeletions},
+		{"dispatch events", time.Second, false, s.events.Dispatch},
+		{"announce limits that were reached", 5 * time.Second, false, s.events.Announce},
+		{"announce signed batches of the log", 10 * time.Minute, false, s.events.Checkpoints},
+		{"remove old events", time.Hour, true, func(ctx context.Context) error {
+			_, err := s.events.Sweep(ctx)
+			return err
+		}},
 		{"note the time", time.Minute, true, s.noteTime},
 	}
 }

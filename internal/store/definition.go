@@ -10,9 +10,10 @@ import (
 const (
 	DefinitionReactor = "reactor"
 	DefinitionProxy   = "proxy"
+	DefinitionWebhook = "webhook"
 )
 
-// Definition is the row of a reactor or a proxy. What it does (code,
+// Definition is the row of a reactor, a proxy or a webhook. What it does (code,
 // configuration, destination, key) is sealed; its name stands in clear.
 type Definition struct {
 	Kind          string

@@ -16,6 +16,17 @@ type LogEntry struct {
 	Message       string
 	TraceID       string
 	ClientAddress string
+	// Event is the type of the event that AppendLog writes with the entry; "" for
+	// none. Containers are those of the entity, for the event, as EncodeStrings
+	// writes them. Neither is kept in the log, so neither is read back.
+	Event      string
+	Containers string
+}
+
+// In is the entry with the containers of its entity.
+func (e LogEntry) In(containers []string) LogEntry {
+	e.Containers = EncodeStrings(containers)
+	return e
 }
 
 // LogFilter chooses entries; an empty part does not narrow the choice.
@@ -47,7 +58,8 @@ type LogBatch struct {
 // unsealed from the transaction that appended it to the one that seals it;
 // that does not depend on any clock.
 type LogRows interface {
-	// AppendLog adds entries; ErrExists when one of them is there already.
+	// AppendLog adds entries, and the events of those that have one; ErrExists when
+	// one of them is there already.
 	AppendLog(ctx context.Context, entries ...LogEntry) error
 	// Logs returns a page, newest first.
 	Logs(ctx context.Context, f LogFilter, p Page) ([]LogEntry, error)

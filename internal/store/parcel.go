@@ -4,11 +4,13 @@ import "context"
 
 // The kinds of parcels. No kind has a slash in its name.
 const (
-	ParcelAnswer   = "answer"   // the first answer to an idempotent request
-	ParcelJob      = "job"      // a run that nobody waits for, until it has run
-	ParcelDelivery = "delivery" // what such a run returned, until its callback took it
-	ParcelResult   = "result"   // what such a run returned, until it is asked for
-	ParcelRun      = "run"      // what a run printed
+	ParcelAnswer          = "answer"           // the first answer to an idempotent request
+	ParcelJob             = "job"              // a run that nobody waits for, until it has run
+	ParcelDelivery        = "delivery"         // what such a run returned, until its callback took it
+	ParcelResult          = "result"           // what such a run returned, until it is asked for
+	ParcelRun             = "run"              // what a run printed
+	ParcelWebhook         = "webhook"          // an event that a webhook has to get
+	ParcelWebhookDelivery = "webhook-delivery" // how the deliveries of an event to a webhook went
 )
 
 // Parcel is something sealed that is kept for a while. What its parts mean is

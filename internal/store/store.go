@@ -146,6 +146,7 @@ type Tx interface {
 	ParcelRows
 	DefinitionRows
 	LogRows
+	EventRows
 }
 
 // AllTenants reads across tenants. It changes nothing: whoever finds work here
@@ -188,6 +189,11 @@ type AllTenants interface {
 	// for a batch, in the order of their ids, from the one behind after. Its
 	// cost does not depend on how many tenants have none.
 	UnsealedTenants(ctx context.Context, after string, limit int) ([]string, error)
+
+	// EventTenants returns up to limit tenants that have events which are not
+	// dispatched, in the order of their ids, from the one after the tenant after.
+	// Its cost does not depend on how many tenants have none.
+	EventTenants(ctx context.Context, after string, limit int) ([]string, error)
 
 	// Current returns ErrNewerSchema when a newer release, which shares the store
 	// until it has replaced this one, has added to the schema. Then there may be

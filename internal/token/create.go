@@ -220,7 +220,7 @@ func (s *Service) insertAll(ctx context.Context, tx store.Tx, c author, keys *ke
 				if err := tx.DeleteToken(ctx, old.ID); err != nil {
 					return fmt.Errorf("delete expired token: %w", err)
 				}
-				entries = append(entries, audit.Expired(c.Tenant(), now, old.Type, old.ID))
+				entries = append(entries, audit.Expired(c.Tenant(), now, old.Type, old.ID).In(old.Containers))
 			case p.namer.random:
 				taken[p] = true
 				continue
@@ -232,7 +232,7 @@ func (s *Service) insertAll(ctx context.Context, tx store.Tx, c author, keys *ke
 			return fmt.Errorf("insert token: %w", err)
 		}
 		*made = append(*made, p.shown)
-		entries = append(entries, audit.Entry(c.Caller, now, p.row.Type, p.row.ID, audit.Create))
+		entries = append(entries, audit.Entry(c.Caller, now, p.row.Type, p.row.ID, audit.Create).In(p.row.Containers))
 	}
 	if unseen {
 		return errUnseen

@@ -184,6 +184,6 @@ func (s *Service) Delete(ctx context.Context, c access.Caller, id string) error 
 		} else if err != nil {
 			return fmt.Errorf("delete token: %w", err)
 		}
-		return tx.AppendLog(ctx, audit.Entry(c, s.now(), row.Type, id, audit.Delete))
+		return tx.AppendLog(ctx, audit.Entry(c, s.now(), row.Type, id, audit.Delete).In(row.Containers))
 	})
 }

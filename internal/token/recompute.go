@@ -137,7 +137,7 @@ func (s *Service) recompute(ctx context.Context, tenant string, refs []store.Tok
 		if done == 0 {
 			return nil
 		}
-		return tx.AppendLog(ctx, audit.EntryThat(system, s.now(), audit.Tenant, tenant, audit.Update, "fingerprints of tokens recomputed"))
+		return tx.AppendLog(ctx, audit.Quiet(audit.EntryThat(system, s.now(), audit.Tenant, tenant, audit.Update, "fingerprints of tokens recomputed")))
 	})
 	if errors.Is(err, store.ErrConflict) {
 		return 0, nil // another server was faster; what is left is found again

@@ -35,7 +35,7 @@ func (s *Service) sweepTenant(ctx context.Context, tenant string, due []store.To
 			if err := tx.DeleteToken(ctx, row.ID); err != nil {
 				return err
 			}
-			entries = append(entries, audit.Expired(tenant, now, row.Type, row.ID))
+			entries = append(entries, audit.Expired(tenant, now, row.Type, row.ID).In(row.Containers))
 			removed++
 		}
 		return tx.AppendLog(ctx, entries...)

@@ -152,7 +152,7 @@ func (s *Service) update(ctx context.Context, c access.Caller, fn func(store.Tx)
 		return errNoTenant
 	}
 	if errors.Is(err, store.ErrContainers) {
-		s.reached.Reached(limit.Containers)
+		s.reached.ReachedBy(c.Tenant(), limit.Containers)
 		return errContainers
 	}
 	return err

@@ -283,5 +283,5 @@ func (u *update) write(ctx context.Context, tx store.Tx, x *updated) (Token, err
 	if x.message != "" {
 		entry = audit.EntryThat(u.c, u.s.now(), x.row.Type, x.row.ID, audit.Update, x.message)
 	}
-	return x.shown, tx.AppendLog(ctx, entry)
+	return x.shown, tx.AppendLog(ctx, entry.In(x.next.Containers))
 }

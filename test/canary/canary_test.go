@@ -294,10 +294,12 @@ func TestPlantedValuesAreNowhere(t *testing.T) {
 	g.values, g.where = g.values[:len(g.values)-1], g.where[:len(g.where)-1]
 	g.Application(t, g.tenant, api.CreateApplication{Name: control, Type: "private", Permissions: []string{"token:read"}})
 
+	hook := g.plantWebhook()
 	g.plantTokens()
 	g.useTokens()
 	g.plantFaults()
 	g.plantEverywhere()
+	g.readEvents(hook)
 	if len(g.values) < 1000 && !testing.Short() {
 		t.Errorf("only %d values were planted", len(g.values))
 	}
@@ -348,6 +350,8 @@ func TestPlantedValuesAreNowhere(t *testing.T) {
 		t.Error("the log that was searched is not the whole log")
 	}
 	g.none(s, "metrics", []byte(metrics))
+	sent, _ := hook.read()
+	g.none(s, "messages to a webhook", []byte(sent))
 	g.none(s, "errors", []byte(g.refusals.String()))
 	g.none(s, "previews", []byte(g.previews.String()))
 	g.noneOfData("answers that must not reveal", g.hidden.String())

@@ -126,6 +126,9 @@ var idempotent = map[string]struct {
 	"PUT /proxies/{id}":                  {"manager_key", "PUT /proxies/{proxy}", `{"name":"n","destination_url":"https://psp.example.com"}`, 200, 200, "proxy"},
 	"PATCH /proxies/{id}":                {"manager_key", "PATCH /proxies/{proxy}", `{"name":"n"}`, 204, 204, "proxy"},
 	"POST /proxies/{id}/rotate-key":      {"manager_key", "POST /proxies/{proxy}/rotate-key", "", 200, 200, "proxy"},
+	"POST /webhooks":                     {"manager_key", "POST /webhooks", `{"name":"n","url":"https://shop.example.com","events":["webhook.test"]}`, 201, 201, "webhook"},
+	"PUT /webhooks/{id}":                 {"manager_key", "PUT /webhooks/{webhook}", `{"name":"n","url":"https://shop.example.com","events":["webhook.test"]}`, 200, 200, "webhook"},
+	"POST /webhooks/{id}/secret/rotate":  {"manager_key", "POST /webhooks/{webhook}/secret/rotate", "", 200, 200, "webhook"},
 	"PATCH /tokens/{id}":                 {"server_key", "PATCH /tokens/card-1", `{"metadata":{"a":"<b> &amp; \u2028"}}`, 200, 200, "card"},
 }
 
@@ -157,6 +160,9 @@ func (w *walk) furnishTwins() {
 	var proxy api.Proxy
 	w.server.Call(w.t, "POST", "/proxies", w.names["manager_key"], `{"name":"n","destination_url":"https://psp.example.com"}`).Into(w.t, 201, &proxy)
 	w.names["proxy"] = proxy.ID
+	var webhook api.Webhook
+	w.server.Call(w.t, "POST", "/webhooks", w.names["manager_key"], `{"name":"n","url":"https://shop.example.com","events":["webhook.test"]}`).Into(w.t, 201, &webhook)
+	w.names["webhook"] = webhook.ID
 	w.wait("s")
 }
 

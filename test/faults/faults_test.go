@@ -115,7 +115,17 @@ var table = map[string]row{
 	"GET /names":             {key: management, path: "/names?id={application}&id=x", status: 200},
 	"GET /logs/entity-types": {key: management, status: 200},
 
-	"GET /elements/v1/{key}/{kind}": {path: "/elements/v1/{public_key}/card", status: fieldPage()},
+	"GET /events":                       {key: management, status: 200},
+	"POST /webhooks":                    {key: management, body: `{"name":"New","url":"https://shop.example.com","events":["token.*"]}`, status: 201},
+	"GET /webhooks":                     {key: management, status: 200},
+	"GET /webhooks/{id}":                {key: management, path: "/webhooks/{fresh}", status: 200, prepare: (*world).freshWebhook},
+	"PUT /webhooks/{id}":                {key: management, path: "/webhooks/{fresh}", body: `{"name":"New","url":"https://shop.example.com","events":["webhook.test"]}`, status: 200, prepare: (*world).freshWebhook},
+	"DELETE /webhooks/{id}":             {key: management, path: "/webhooks/{fresh}", status: 204, prepare: (*world).freshWebhook},
+	"POST /webhooks/{id}/secret/rotate": {key: management, path: "/webhooks/{fresh}/secret/rotate", status: 200, prepare: (*world).freshWebhook},
+	"POST /webhooks/{id}/test":          {key: management, path: "/webhooks/{fresh}/test", status: 200, prepare: (*world).freshWebhook, outside: true},
+	"GET /webhooks/{id}/deliveries":     {key: management, path: "/webhooks/{fresh}/deliveries", status: 200, prepare: (*world).freshWebhook},
+	"POST /webhooks/{id}/deliveries/{delivery_id}/resend": {key: management, path: "/webhooks/{fresh}/deliveries/{delivery}/resend", status: 202, prepare: (*world).freshDelivery},
+	"GET /elements/v1/{key}/{kind}":                       {path: "/elements/v1/{public_key}/card", status: fieldPage()},
 }
 
 // fieldPage is the status of a field page, which a binary may lack.
@@ -204,6 +214,15 @@ func (w *world) freshReactor() {
 }
 func (w *world) freshProxy() {
 	w.names["fresh"] = w.make(management, "/proxies", `{"name":"x","destination_url":"https://psp.example.com"}`)["id"]
+}
+func (w *world) freshWebhook() {
+	w.names["fresh"] = w.make(management, "/webhooks", `{"name":"x","url":"`+w.destination+`","events":["webhook.test"]}`)["id"]
+}
+func (w *world) freshDelivery() {
+	w.freshWebhook()
+	var d api.Delivery
+	w.Call(w.t, "POST", "/webhooks/"+w.names["fresh"]+"/test", w.keys[management], "").Into(w.t, 200, &d)
+	w.names["delivery"] = d.ID
 }
 func (w *world) freshApplication() {
 	made := w.Application(w.t, w.tenant, api.CreateApplication{Type: "private", Permissions: []string{"token:use"}})

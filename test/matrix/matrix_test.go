@@ -6,8 +6,11 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -103,6 +106,17 @@ var table = map[string]row{
 	"GET /v2/logs":           {management, "", 200, "", 0},
 	"GET /names":             {management, "", 200, "?id=<id>", 200},
 	"GET /logs/entity-types": {management, "", 200, "", 0},
+
+	"GET /events":                       {management, "", 200, "", 0},
+	"POST /webhooks":                    {management, `{"name":"New","url":"https://shop.example.com","events":["webhook.test"]}`, 201, "", 0},
+	"GET /webhooks":                     {management, "", 200, "", 0},
+	"GET /webhooks/{id}":                {management, "", 200, "", 0},
+	"PUT /webhooks/{id}":                {management, `{"name":"New","url":"https://shop.example.com","events":["webhook.test"]}`, 200, "", 0},
+	"DELETE /webhooks/{id}":             {management, "", 204, "", 0},
+	"POST /webhooks/{id}/secret/rotate": {management, "", 200, "", 0},
+	"POST /webhooks/{id}/test":          {management, "", 200, "", 0},
+	"GET /webhooks/{id}/deliveries":     {management, "", 200, "", 0},
+	"POST /webhooks/{id}/deliveries/{delivery_id}/resend": {management, "", 202, "", 0},
 }
 
 // open rows are for everybody, and for the operator's tools.
@@ -263,7 +277,7 @@ func (s *square) others(kind access.ApplicationType) (names []string) {
 func (s *square) call(key, target, id string) keeptest.Answer {
 	s.t.Helper()
 	method, path, _ := strings.Cut(s.route.Pattern, " ")
-	fill := strings.NewReplacer("{id}", target, "<id>", target, "{key_id}", id, "{request_id}", id)
+	fill := strings.NewReplacer("{id}", target, "<id>", target, "{key_id}", id, "{request_id}", id, "{delivery_id}", id)
 	media := api.MediaJSON
 	if s.route.Body == httpapi.MergePatch {
 		media = api.MediaMergePatch
@@ -289,6 +303,14 @@ func (s *square) target(tenant string) (target, key string) {
 		s.k.Call(s.t, "POST", "/proxies", maker, `{"name":"p","destination_url":"https://psp.example.com","require_auth":false}`).Into(s.t, 201, &p)
 		return p.ID, ""
 	}
+	if strings.Contains(s.route.Pattern, " /webhooks/{id}") {
+		var w api.Webhook
+		var d api.Delivery
+		maker := s.holder(tenant, access.Management, "webhook:create", "webhook:update").Key
+		s.k.Call(s.t, "POST", "/webhooks", maker, `{"name":"w","url":"`+hook()+`","events":["webhook.test"]}`).Into(s.t, 201, &w)
+		s.k.Call(s.t, "POST", "/webhooks/"+w.ID+"/test", maker, "").Into(s.t, 200, &d)
+		return w.ID, d.ID
+	}
 	if strings.Contains(s.route.Pattern, "/sessions") {
 		made := s.session(tenant)
 		if s.route.Body != httpapi.NoBody {
@@ -310,6 +332,11 @@ func (s *square) target(tenant string) (target, key string) {
 	}
 	return id, ""
 }
+
+// hook is the address of a receiver that all tests share.
+var hook = sync.OnceValue(func() string {
+	return httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).URL
+})
 
 // reactor makes a reactor, and asks for a run of it.
 func (s *square) reactor(tenant string) (id, request string) {
@@ -458,6 +485,7 @@ func (s *square) logged(caller string, refused keeptest.Answer, target, id strin
 	s.t.Helper()
 	kinds := map[string]string{
 		"/tokens/{id}": "token", "/applications/{id}": "application", "/sessions/{id}": "session", "/reactors/{id}": "reactor", "/proxies/{id}": "proxy",
+		"/webhooks/{id}": "webhook",
 	}
 	_, path, _ := strings.Cut(s.route.Pattern, " ")
 	want := "*"

@@ -190,6 +190,7 @@ func TestEveryOperationAnswersAsDescribed(t *testing.T) {
 	walkTheRest(ctx, t, c)
 	walkTokens(ctx, t, v.client(t, v.keys.PrivateKey))
 	v.walkProxies(t, c)
+	walkWebhooks(t, c)
 	walkSessions(ctx, t, func(key string) *client.Client { return v.client(t, key) }, v.keys)
 	walkReactors(ctx, t, func(key string) *client.Client { return v.client(t, key) }, v.keys, false)
 	for _, path := range []string{"/metrics", "/openapi.json", "/openapi.yaml", "/docs", "/docs/page.js"} {
@@ -481,6 +482,7 @@ func TestTheClientSendsIdempotencyKeysWhereRowsTakeThem(t *testing.T) {
 	walkSessions(t.Context(), t, with, v.keys)
 	walkReactors(t.Context(), t, with, v.keys, false)
 	v.walkProxies(t, c)
+	walkWebhooks(t, c)
 	if err := c.Tenant.Delete(t.Context()); err != nil {
 		t.Fatal(err)
 	}

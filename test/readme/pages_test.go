@@ -34,6 +34,8 @@ var pages = map[string]struct {
 	"api.md":                   {6, 4, nil},
 	"applications.md":          {8, 6, nil},
 	"audit.md":                 {7, 6, nil},
+	"events.md":                {3, 2, nil},
+	"webhooks.md":              {5, 4, nil},
 	"errors.md":                {6, 5, nil},
 	"keys.md":                  {2, 2, nil},
 	"test-data.md":             {1, 1, nil},

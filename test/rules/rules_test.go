@@ -27,16 +27,16 @@ const module = "github.com/tokenkeep/tokenkeep/"
 var mayImport = map[string][]string{
 	"api":    {"internal/date"},
 	"client": {"api"},
-	"cmd/tokenkeep": {"api", "client", "internal/access", "internal/admin", "internal/audit", "internal/backup", "internal/config", "internal/date", "internal/doctor", "internal/fault", "internal/keyring", "internal/keyring/localkms", "internal/keyring/providers",
+	"cmd/tokenkeep": {"api", "client", "internal/access", "internal/admin", "internal/audit", "internal/backup", "internal/config", "internal/date", "internal/doctor", "internal/fault", "internal/jobs", "internal/keyring", "internal/keyring/localkms", "internal/keyring/providers",
 		"internal/sandbox", "internal/secret", "internal/server", "internal/store", "internal/store/sqlite", "internal/store/transfer", "internal/token"},
 
 	"cmd/tokenkeep-pkcs11": {"internal/keyring/pkcs11/wire"},
 
 	"internal/keeptest": {"api", "internal/admin", "internal/config", "internal/httpapi", "internal/keyring/localkms", "internal/sandbox", "internal/server", "internal/store", "internal/store/postgres/pgtest", "test/openapitest"},
-	"internal/server": {"api", "internal/access", "internal/admin", "internal/admission", "internal/apidoc", "internal/audit", "internal/backup", "internal/clock", "internal/config", "internal/directory", "internal/egress", "internal/elements", "internal/endpoint", "internal/expression",
+	"internal/server": {"api", "internal/access", "internal/admin", "internal/admission", "internal/apidoc", "internal/audit", "internal/backup", "internal/clock", "internal/config", "internal/directory", "internal/egress", "internal/elements", "internal/endpoint", "internal/event", "internal/expression",
 		"internal/fault", "internal/folder", "internal/httpapi", "internal/idempotency", "internal/jobs", "internal/jsonvalue", "internal/keyring", "internal/keyring/localkms", "internal/keyring/providers", "internal/limit", "internal/processor", "internal/proxy", "internal/reactor", "internal/sandbox",
 		"internal/script", "internal/secret", "internal/store",
-		"internal/store/postgres", "internal/store/sqlite", "internal/store/transfer", "internal/token"},
+		"internal/store/postgres", "internal/store/sqlite", "internal/store/transfer", "internal/token", "internal/webhook"},
 	"internal/admin":    {"api", "internal/limit"},
 	"internal/apidoc":   {"api", "internal/access", "internal/fault", "internal/httpapi"},
 	"internal/backup":   {},
@@ -46,7 +46,7 @@ var mayImport = map[string][]string{
 	"internal/config":   {"internal/origin", "internal/secret"},
 	"internal/elements": {"internal/access", "internal/fault", "internal/httpapi"},
 	"internal/endpoint": {"api", "internal/access", "internal/audit", "internal/date", "internal/directory", "internal/fault", "internal/httpapi",
-		"internal/definition", "internal/idempotency", "internal/jsonvalue", "internal/keyring", "internal/proxy", "internal/reactor", "internal/response", "internal/script", "internal/secret", "internal/store", "internal/token"},
+		"internal/definition", "internal/event", "internal/idempotency", "internal/jsonvalue", "internal/keyring", "internal/proxy", "internal/reactor", "internal/response", "internal/script", "internal/secret", "internal/store", "internal/token", "internal/webhook"},
 	"internal/admission": {"internal/fault", "internal/limit"},
 	"internal/httpapi":   {"api", "internal/access", "internal/admission", "internal/date", "internal/fault", "internal/limit", "internal/luhn", "internal/response", "internal/secret"},
 	"internal/response":  {"internal/access"},
@@ -55,7 +55,10 @@ var mayImport = map[string][]string{
 		"internal/jsonvalue", "internal/keyring", "internal/limit", "internal/luhn", "internal/processor", "internal/store"},
 	"internal/reactor": {"api", "internal/access", "internal/audit", "internal/definition", "internal/expression", "internal/fault", "internal/jobs", "internal/jsonvalue",
 		"internal/keyring", "internal/limit", "internal/script", "internal/secret", "internal/store", "internal/token"},
-	"internal/jobs": {"api", "internal/secret", "internal/store"},
+	"internal/jobs":  {"api", "internal/secret", "internal/store"},
+	"internal/event": {"api", "internal/access", "internal/audit", "internal/fault", "internal/keyring", "internal/store"},
+	"internal/webhook": {"internal/access", "internal/audit", "internal/definition", "internal/event", "internal/fault", "internal/jobs", "internal/jsonvalue", "internal/keyring",
+		"internal/secret", "internal/store"},
 	"internal/proxy": {"api", "internal/access", "internal/audit", "internal/definition", "internal/directory", "internal/expression", "internal/fault",
 		"internal/jsonvalue", "internal/keyring", "internal/script", "internal/secret", "internal/store", "internal/token"},
 	"internal/definition":  {"internal/access", "internal/audit", "internal/fault", "internal/jsonvalue", "internal/keyring", "internal/secret", "internal/store"},
@@ -114,6 +117,7 @@ var mayImport = map[string][]string{
 // mayDial lists the files that may open connections, with the reason.
 var mayDial = map[string]string{
 	"client/client.go":                         "calls the server that a customer names",
+	"cmd/tokenkeep/webhook.go":                 "posts events to the address that the caller names on the command line",
 	"internal/admin/admin.go":                  "dials the admin socket on this machine, for the operator's commands",
 	"internal/egress/dial.go":                  "dials what a tenant chose, once every address of it is checked",
 	"internal/egress/http.go":                  "sends requests over the connections of dial.go",
@@ -154,6 +158,9 @@ var mayReveal = map[string]string{
 	"internal/endpoint/session.go":          "writes a session's key and nonce into the one answer that shows them",
 	"internal/endpoint/reactor.go":          "writes a configuration for callers that may read it",
 	"internal/endpoint/proxy.go":            "writes the key of a proxy for callers that may read it",
+	"internal/endpoint/webhook.go":          "writes the secret of a webhook into the one answer that shows it",
+	"internal/webhook/webhook.go":           "takes the secrets of a webhook out of its definition, to sign with",
+	"cmd/tokenkeep/webhook.go":              "prints the secret that it made, for the receiver",
 	"internal/endpoint/token.go":            "writes what a caller may see of tokens",
 	"internal/reactor/react.go":             "keeps apart what expressions made from what was sent",
 	"internal/reactor/job.go":               "writes the input of a run into the job that is sealed, and reads it back",
@@ -185,6 +192,7 @@ var mayReadPublic = map[string]string{
 	"internal/endpoint":   "the metadata that a query names",
 	"internal/proxy":      "whether an attribute of a proxy is set",
 	"internal/reactor":    "the code of a reactor, and where and when a result goes",
+	"internal/webhook":    "the types of events that a webhook takes",
 	"internal/token":      "the attributes of tokens: ids, types, containers, times, expressions, metadata",
 }
 

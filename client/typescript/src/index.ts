@@ -6,6 +6,7 @@ export type { CallOptions, ChangeOptions, ReadOptions, ClientOptions, ForwardReq
 export type { CallbackHeaders } from './callback.js';
 export type { Proxies, Reactors } from './code.js';
 export type { Access, Applications, Keys, Permissions, Sessions, Tenants } from './directory.js';
+export type { Events, Webhooks } from './events.js';
 export type { ErrorKind, Refusal } from './errors.js';
 export type { Logs } from './logs.js';
 export type { Page, Part } from './pages.js';

@@ -94,6 +94,17 @@ export const rows = {
   listNames: { method: 'GET', path: '/names' },
   listEntityTypes: { method: 'GET', path: '/logs/entity-types' },
 
+  listEvents: { method: 'GET', path: '/events' },
+  createWebhook: { method: 'POST', path: '/webhooks', keyed: true },
+  listWebhooks: { method: 'GET', path: '/webhooks' },
+  getWebhook: { method: 'GET', path: '/webhooks/{id}' },
+  replaceWebhook: { method: 'PUT', path: '/webhooks/{id}', keyed: true },
+  deleteWebhook: { method: 'DELETE', path: '/webhooks/{id}', answer: 'none' },
+  rotateWebhookSecret: { method: 'POST', path: '/webhooks/{id}/secret/rotate', keyed: true },
+  testWebhook: { method: 'POST', path: '/webhooks/{id}/test' },
+  listDeliveries: { method: 'GET', path: '/webhooks/{id}/deliveries' },
+  resendDelivery: { method: 'POST', path: '/webhooks/{id}/deliveries/{delivery_id}/resend' },
+
   getHealth: { method: 'GET', path: '/healthz', open: true },
   getReadiness: { method: 'GET', path: '/readyz', open: true },
   getMetrics: { method: 'GET', path: '/metrics', open: true, answer: 'text' },

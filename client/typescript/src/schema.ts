@@ -959,6 +959,197 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List events by cursor
+         * @description What happened to the entities of the tenant, oldest first: ids, types and containers, never data. Events are kept 30 days. `pagination.next` is always
+         *     present; with it the list goes on where it ended, also with events that come later. A part may have fewer events than `size`, or none, while
+         *     `pagination.more` is true. With `wait`, a call that finds nothing waits for an event.
+         */
+        get: operations["listEvents"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/webhooks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List webhooks
+         * @description All webhooks of the tenant, or those that the filters keep, without their secrets.
+         */
+        get: operations["listWebhooks"];
+        put?: never;
+        /**
+         * Create a webhook
+         * @description The webhook gets the events that happen from then on. The response has its secret, which signs every message and is not shown again.
+         */
+        post: operations["createWebhook"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/webhooks/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The webhook's id.
+                 * @example 00000000-0000-4000-8000-000000000041
+                 */
+                id: components["parameters"]["WebhookId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Get a webhook
+         * @description Without its secret, which only the responses that create or rotate it show.
+         */
+        get: operations["getWebhook"];
+        /**
+         * Replace a webhook, except its secret
+         * @description What is left out returns to its default. A webhook that is enabled again gets the events that happen from then on; what waited for it when it was
+         *     disabled has failed, and can be sent again from the list of deliveries.
+         */
+        put: operations["replaceWebhook"];
+        post?: never;
+        /**
+         * Delete a webhook
+         * @description What waits for the webhook is not sent.
+         */
+        delete: operations["deleteWebhook"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/webhooks/{id}/secret/rotate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The webhook's id.
+                 * @example 00000000-0000-4000-8000-000000000041
+                 */
+                id: components["parameters"]["WebhookId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Give a webhook a new secret
+         * @description The response has the new secret, which is not shown again. For 24 hours every message is signed with both secrets. What is sent as a body is not read.
+         */
+        post: operations["rotateWebhookSecret"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/webhooks/{id}/test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The webhook's id.
+                 * @example 00000000-0000-4000-8000-000000000041
+                 */
+                id: components["parameters"]["WebhookId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Send a test to a webhook
+         * @description Sends a message of the type `webhook.test` at once, also to a webhook that is disabled, and returns how that went. It is one attempt and is not repeated.
+         *     What is sent as a body is not read.
+         */
+        post: operations["testWebhook"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/webhooks/{id}/deliveries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The webhook's id.
+                 * @example 00000000-0000-4000-8000-000000000041
+                 */
+                id: components["parameters"]["WebhookId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * List the deliveries to a webhook
+         * @description The deliveries that had an attempt, with how the last one went. They are kept 7 days.
+         */
+        get: operations["listDeliveries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/webhooks/{id}/deliveries/{delivery_id}/resend": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The webhook's id.
+                 * @example 00000000-0000-4000-8000-000000000041
+                 */
+                id: components["parameters"]["WebhookId"];
+                /**
+                 * @description The delivery's id, which is that of its event.
+                 * @example 00000000-0000-7000-8000-000000000042
+                 */
+                delivery_id: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Send an event to a webhook again
+         * @description The message has the same id. A delivery that waits for its next attempt is attempted at once. What is sent as a body is not read.
+         */
+        post: operations["resendDelivery"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/names": {
         parameters: {
             query?: never;
@@ -1394,7 +1585,7 @@ export interface components {
         /** @description Permissions that an application of this type may hold. Repeats are dropped. */
         Permissions: components["schemas"]["PermissionName"][];
         /** @enum {string} */
-        PermissionName: "token:create" | "token:read" | "token:update" | "token:delete" | "token:search" | "token:use" | "tenant:read" | "tenant:update" | "tenant:delete" | "application:create" | "application:read" | "application:update" | "application:delete" | "session:read" | "session:delete" | "reactor:create" | "reactor:read" | "reactor:update" | "reactor:delete" | "proxy:create" | "proxy:read" | "proxy:update" | "proxy:delete" | "log:read" | "report:read";
+        PermissionName: "token:create" | "token:read" | "token:update" | "token:delete" | "token:search" | "token:use" | "tenant:read" | "tenant:update" | "tenant:delete" | "application:create" | "application:read" | "application:update" | "application:delete" | "session:read" | "session:delete" | "reactor:create" | "reactor:read" | "reactor:update" | "reactor:delete" | "proxy:create" | "proxy:read" | "proxy:update" | "proxy:delete" | "log:read" | "report:read" | "event:read" | "webhook:create" | "webhook:read" | "webhook:update" | "webhook:delete";
         Permission: {
             type: components["schemas"]["PermissionName"];
             description: string;
@@ -2022,7 +2213,7 @@ export interface components {
             created_at: components["schemas"]["Time"];
         };
         /** @enum {string} */
-        EntityTypeName: "application" | "bank" | "card" | "card_number" | "employer_id_number" | "key" | "log" | "proxy" | "reactor" | "session" | "social_security_number" | "tenant" | "token" | "us_bank_account_number" | "us_bank_routing_number";
+        EntityTypeName: "application" | "bank" | "card" | "card_number" | "employer_id_number" | "event" | "key" | "log" | "proxy" | "reactor" | "session" | "social_security_number" | "tenant" | "token" | "us_bank_account_number" | "us_bank_routing_number" | "webhook";
         Named: {
             id: string;
             /** @description A value of `GET /logs/entity-types`. */
@@ -2039,12 +2230,149 @@ export interface components {
             display_name: string;
             value: components["schemas"]["EntityTypeName"];
         };
+        /** @description Something that happened to an entity. The body of a message to a webhook is an event too. */
+        Event: {
+            /** Format: uuid */
+            id: string;
+            /** Format: uuid */
+            tenant_id: string;
+            /** @description `token.created` and the like. More types may come. */
+            type: string;
+            entity_type: components["schemas"]["EntityTypeName"];
+            entity_id: string;
+            /** @description The containers of a token. Absent for other entities. */
+            containers?: string[];
+            actor_id?: components["schemas"]["Actor"];
+            /** @enum {string} */
+            actor_type: "application" | "user" | "system";
+            created_at: components["schemas"]["Time"];
+        };
+        EventCursor: {
+            page_size: number;
+            /** @description Where to go on, also with events that come later. */
+            next: string;
+            /** @description Whether there are more events now. */
+            more: boolean;
+        };
+        Webhook: {
+            /** Format: uuid */
+            id: string;
+            /** Format: uuid */
+            tenant_id: string;
+            name: string;
+            url: string;
+            events: components["schemas"]["EventPatterns"];
+            state: components["schemas"]["WebhookState"];
+            /** @description Why the service has disabled the webhook. Absent when it has not. */
+            disabled_reason?: string;
+            /** @description Signs every message. Present only in the responses that create or rotate it. */
+            secret?: string;
+            /** @description Until when the secret before this one signs too. Absent when the secret was never rotated. */
+            previous_secret_until?: components["schemas"]["Time"];
+            created_by?: components["schemas"]["Actor"];
+            created_at: components["schemas"]["Time"];
+            modified_by?: components["schemas"]["Actor"];
+            modified_at?: components["schemas"]["Time"];
+        };
+        SetWebhook: {
+            name: string;
+            /** @description Where the events go. The destination rules of proxies hold. */
+            url: string;
+            events: components["schemas"]["EventPatterns"];
+            state?: components["schemas"]["WebhookState"];
+        };
+        /**
+         * @description Types of events; `token.*` stands for all types of tokens, `*` for all.
+         * @example [
+         *       "token.*"
+         *     ]
+         */
+        EventPatterns: string[];
+        /**
+         * @default enabled
+         * @enum {string}
+         */
+        WebhookState: "enabled" | "disabled";
+        /** @description How the attempts to send an event to a webhook went. */
+        Delivery: {
+            /**
+             * Format: uuid
+             * @description The event's id, and the `webhook-id` of every message about it.
+             */
+            id: string;
+            /** Format: uuid */
+            webhook_id: string;
+            event_type: string;
+            entity_type: components["schemas"]["EntityTypeName"];
+            entity_id: string;
+            /** @enum {string} */
+            state: "retrying" | "delivered" | "failed";
+            attempts: number;
+            /** @description The status of the last response. Absent when there was none. */
+            response_status?: number;
+            latency_ms: number;
+            /** @description When the last attempt ended. Absent when there was none. */
+            attempted_at?: components["schemas"]["Time"];
+        };
         Health: {
             /** @enum {string} */
             status: "ok" | "ready";
         };
     };
     responses: {
+        /** @description The webhook, without its secret. */
+        Webhook: {
+            headers: {
+                "SVC-TRACE-ID": components["headers"]["TraceId"];
+                "SVC-IDEMPOTENT-REPLAYED": components["headers"]["IdempotentReplayed"];
+                RateLimit: components["headers"]["RateLimit"];
+                "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "id": "00000000-0000-4000-8000-000000000041",
+                 *       "tenant_id": "00000000-0000-4000-8000-000000000001",
+                 *       "name": "Orders",
+                 *       "url": "https://shop.example.com/hooks",
+                 *       "events": [
+                 *         "token.*"
+                 *       ],
+                 *       "state": "enabled",
+                 *       "created_by": "00000000-0000-4000-8000-000000000009",
+                 *       "created_at": "2030-01-02T03:04:05.000000+00:00"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Webhook"];
+            };
+        };
+        /** @description How the attempts so far went. */
+        Delivery: {
+            headers: {
+                "SVC-TRACE-ID": components["headers"]["TraceId"];
+                RateLimit: components["headers"]["RateLimit"];
+                "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "id": "00000000-0000-7000-8000-000000000042",
+                 *       "webhook_id": "00000000-0000-4000-8000-000000000041",
+                 *       "event_type": "token.created",
+                 *       "entity_type": "card",
+                 *       "entity_id": "00000000-0000-4000-8000-000000000021",
+                 *       "state": "delivered",
+                 *       "attempts": 1,
+                 *       "response_status": 204,
+                 *       "latency_ms": 35,
+                 *       "attempted_at": "2030-01-02T03:04:06.000000+00:00"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Delivery"];
+            };
+        };
         /** @description The tenant. */
         Tenant: {
             headers: {
@@ -2647,6 +2975,11 @@ export interface components {
          * @example 00000000-0000-4000-8000-000000000010
          */
         TokenId: string;
+        /**
+         * @description The webhook's id.
+         * @example 00000000-0000-4000-8000-000000000041
+         */
+        WebhookId: string;
         /**
          * @description The proxy's id.
          * @example 00000000-0000-4000-8000-000000000011
@@ -5430,6 +5763,508 @@ export interface operations {
             };
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    listEvents: {
+        parameters: {
+            query?: {
+                /** @description Keeps the events of this type. `token.*` stands for all types of tokens, `*` for all. Repeatable. */
+                type?: string[];
+                /** @description Keeps the events of the entity with this id. */
+                entity_id?: string;
+                /** @description Keeps the events made at this time or later. A date or a date-time of ISO 8601; without an offset, UTC. */
+                since?: components["schemas"]["DateFilter"];
+                /** @description The cursor, as `pagination.next` of the part before had it. Absent for the oldest events, `latest` for those that come. */
+                start?: string;
+                /** @description How many seconds to wait for an event when there is none. */
+                wait?: number;
+                /**
+                 * @description How many items a page has.
+                 * @example 20
+                 */
+                size?: components["parameters"]["Size"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A part of the events, oldest first. */
+            200: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "pagination": {
+                     *         "page_size": 20,
+                     *         "next": "EXAMPLE",
+                     *         "more": false
+                     *       },
+                     *       "data": [
+                     *         {
+                     *           "id": "00000000-0000-7000-8000-000000000042",
+                     *           "tenant_id": "00000000-0000-4000-8000-000000000001",
+                     *           "type": "token.created",
+                     *           "entity_type": "card",
+                     *           "entity_id": "00000000-0000-4000-8000-000000000021",
+                     *           "containers": [
+                     *             "/pci/high/"
+                     *           ],
+                     *           "actor_id": "00000000-0000-4000-8000-000000000009",
+                     *           "actor_type": "application",
+                     *           "created_at": "2030-01-02T03:04:05.000000+00:00"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": {
+                        pagination: components["schemas"]["EventCursor"];
+                        data: components["schemas"]["Event"][];
+                    };
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    listWebhooks: {
+        parameters: {
+            query?: {
+                /** @description Keeps the webhooks with one of these ids. Repeatable. */
+                id?: string[];
+                /** @description Keeps the webhooks of this name. `*` stands for any run, without it a part will do; case is ignored. */
+                name?: string;
+                /**
+                 * @description The number of the page, from 1.
+                 * @example 1
+                 */
+                page?: components["parameters"]["Page"];
+                /**
+                 * @description How many items a page has.
+                 * @example 20
+                 */
+                size?: components["parameters"]["Size"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of webhooks, newest first. */
+            200: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "pagination": {
+                     *         "total_items": 1,
+                     *         "page_number": 1,
+                     *         "page_size": 20,
+                     *         "total_pages": 1
+                     *       },
+                     *       "data": [
+                     *         {
+                     *           "id": "00000000-0000-4000-8000-000000000041",
+                     *           "tenant_id": "00000000-0000-4000-8000-000000000001",
+                     *           "name": "Orders",
+                     *           "url": "https://shop.example.com/hooks",
+                     *           "events": [
+                     *             "token.*"
+                     *           ],
+                     *           "state": "enabled",
+                     *           "created_by": "00000000-0000-4000-8000-000000000009",
+                     *           "created_at": "2030-01-02T03:04:05.000000+00:00"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": {
+                        pagination: components["schemas"]["Pagination"];
+                        data: components["schemas"]["Webhook"][];
+                    };
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    createWebhook: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description A value of the client's own of 1 to 200 printable characters; a random UUID is best. Of all requests of one caller with one key, method and path, one takes
+                 *     effect; the others get its answer for 24 hours, whatever their bodies are, or a 409 while it is being processed. The answers of
+                 *     requests that failed are not kept: the next request with the key is a new one. A replay takes the permission of the operation and, on every token that the
+                 *     result is about, the access that the result was made with.
+                 *
+                 *     **With the key of a public application**, which many clients share: an idempotency key of 22 or more characters must be unguessable, and is bound to the body: the
+                 *     same key with another body is a 422. A shorter one counts only for the same client address and the same body, and is ignored by `POST /sessions`.
+                 */
+                "SVC-IDEMPOTENCY-KEY"?: components["parameters"]["IdempotencyKey"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SetWebhook"];
+            };
+        };
+        responses: {
+            /** @description The new webhook, with its secret. */
+            201: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    "SVC-IDEMPOTENT-REPLAYED": components["headers"]["IdempotentReplayed"];
+                    Location: components["headers"]["Location"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "00000000-0000-4000-8000-000000000041",
+                     *       "tenant_id": "00000000-0000-4000-8000-000000000001",
+                     *       "name": "Orders",
+                     *       "url": "https://shop.example.com/hooks",
+                     *       "events": [
+                     *         "token.*"
+                     *       ],
+                     *       "state": "enabled",
+                     *       "secret": "whsec_EXAMPLE",
+                     *       "created_by": "00000000-0000-4000-8000-000000000009",
+                     *       "created_at": "2030-01-02T03:04:05.000000+00:00"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Webhook"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    getWebhook: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The webhook's id.
+                 * @example 00000000-0000-4000-8000-000000000041
+                 */
+                id: components["parameters"]["WebhookId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["Webhook"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    replaceWebhook: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description A value of the client's own of 1 to 200 printable characters; a random UUID is best. Of all requests of one caller with one key, method and path, one takes
+                 *     effect; the others get its answer for 24 hours, whatever their bodies are, or a 409 while it is being processed. The answers of
+                 *     requests that failed are not kept: the next request with the key is a new one. A replay takes the permission of the operation and, on every token that the
+                 *     result is about, the access that the result was made with.
+                 *
+                 *     **With the key of a public application**, which many clients share: an idempotency key of 22 or more characters must be unguessable, and is bound to the body: the
+                 *     same key with another body is a 422. A shorter one counts only for the same client address and the same body, and is ignored by `POST /sessions`.
+                 */
+                "SVC-IDEMPOTENCY-KEY"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /**
+                 * @description The webhook's id.
+                 * @example 00000000-0000-4000-8000-000000000041
+                 */
+                id: components["parameters"]["WebhookId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SetWebhook"];
+            };
+        };
+        responses: {
+            200: components["responses"]["Webhook"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    deleteWebhook: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The webhook's id.
+                 * @example 00000000-0000-4000-8000-000000000041
+                 */
+                id: components["parameters"]["WebhookId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: components["responses"]["NoContent"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    rotateWebhookSecret: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description A value of the client's own of 1 to 200 printable characters; a random UUID is best. Of all requests of one caller with one key, method and path, one takes
+                 *     effect; the others get its answer for 24 hours, whatever their bodies are, or a 409 while it is being processed. The answers of
+                 *     requests that failed are not kept: the next request with the key is a new one. A replay takes the permission of the operation and, on every token that the
+                 *     result is about, the access that the result was made with.
+                 *
+                 *     **With the key of a public application**, which many clients share: an idempotency key of 22 or more characters must be unguessable, and is bound to the body: the
+                 *     same key with another body is a 422. A shorter one counts only for the same client address and the same body, and is ignored by `POST /sessions`.
+                 */
+                "SVC-IDEMPOTENCY-KEY"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /**
+                 * @description The webhook's id.
+                 * @example 00000000-0000-4000-8000-000000000041
+                 */
+                id: components["parameters"]["WebhookId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The webhook, with its new secret. */
+            200: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    "SVC-IDEMPOTENT-REPLAYED": components["headers"]["IdempotentReplayed"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "00000000-0000-4000-8000-000000000041",
+                     *       "tenant_id": "00000000-0000-4000-8000-000000000001",
+                     *       "name": "Orders",
+                     *       "url": "https://shop.example.com/hooks",
+                     *       "events": [
+                     *         "token.*"
+                     *       ],
+                     *       "state": "enabled",
+                     *       "secret": "whsec_EXAMPLE",
+                     *       "created_by": "00000000-0000-4000-8000-000000000009",
+                     *       "created_at": "2030-01-02T03:04:05.000000+00:00"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Webhook"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    testWebhook: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The webhook's id.
+                 * @example 00000000-0000-4000-8000-000000000041
+                 */
+                id: components["parameters"]["WebhookId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["Delivery"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    listDeliveries: {
+        parameters: {
+            query?: {
+                /**
+                 * @description The number of the page, from 1.
+                 * @example 1
+                 */
+                page?: components["parameters"]["Page"];
+                /**
+                 * @description How many items a page has.
+                 * @example 20
+                 */
+                size?: components["parameters"]["Size"];
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The webhook's id.
+                 * @example 00000000-0000-4000-8000-000000000041
+                 */
+                id: components["parameters"]["WebhookId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of deliveries, newest first. */
+            200: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "pagination": {
+                     *         "total_items": 1,
+                     *         "page_number": 1,
+                     *         "page_size": 20,
+                     *         "total_pages": 1
+                     *       },
+                     *       "data": [
+                     *         {
+                     *           "id": "00000000-0000-7000-8000-000000000042",
+                     *           "webhook_id": "00000000-0000-4000-8000-000000000041",
+                     *           "event_type": "token.created",
+                     *           "entity_type": "card",
+                     *           "entity_id": "00000000-0000-4000-8000-000000000021",
+                     *           "state": "delivered",
+                     *           "attempts": 1,
+                     *           "response_status": 204,
+                     *           "latency_ms": 35,
+                     *           "attempted_at": "2030-01-02T03:04:06.000000+00:00"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": {
+                        pagination: components["schemas"]["Pagination"];
+                        data: components["schemas"]["Delivery"][];
+                    };
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    resendDelivery: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The webhook's id.
+                 * @example 00000000-0000-4000-8000-000000000041
+                 */
+                id: components["parameters"]["WebhookId"];
+                /**
+                 * @description The delivery's id, which is that of its event.
+                 * @example 00000000-0000-7000-8000-000000000042
+                 */
+                delivery_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            202: components["responses"]["Delivery"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];

@@ -51,6 +51,17 @@ export type LogEntry = Schemas['LogEntry'];
 export type Named = Schemas['Named'];
 export type EntityType = Schemas['EntityType'];
 
+export type Event = Schemas['Event'];
+export type Webhook = Schemas['Webhook'];
+export type SetWebhook = Schemas['SetWebhook'];
+export type Delivery = Schemas['Delivery'];
+
+/** One part of the list of events. Its next is always present. */
+export interface EventPage {
+  pagination: Schemas['EventCursor'];
+  data: Event[];
+}
+
 /** A page to ask for, from 1, and how many items it has, 1 to 100. */
 export interface PageQuery {
   page?: number;
@@ -72,4 +83,7 @@ export type ReactorFilter = Filter<Query<'listReactors'>>;
 export type ProxyFilter = Filter<Query<'listProxies'>>;
 /** Which log entries: `start_date` or later, and before `end_date`. */
 export type LogFilter = Filter<Query<'listLogs'>>;
+export type WebhookFilter = Filter<Query<'listWebhooks'>>;
+/** Which events: of these types, of this entity, made at `since` or later. */
+export type EventFilter = Omit<Filter<Query<'listEvents'>>, 'wait'>;
 export type AccessFilter = Filter<Query<'whoHasAccess'>>;

@@ -54,6 +54,8 @@ var agreements = []struct{ doing, broken, count string }{
 	{"comparing the unsealed log with the log", "unsealed log entries that are not in the log", `
 		SELECT count(*) FROM log_unsealed u WHERE NOT EXISTS (
 		  SELECT 1 FROM log l WHERE l.tenant_id = u.tenant_id AND l.created_at = u.created_at AND l.id = u.id)`},
+	{"comparing the events with their heads", "events with a number that their tenant has not reached", `
+		SELECT count(*) FROM events e LEFT JOIN event_heads h ON h.tenant_id = e.tenant_id WHERE h.last IS NULL OR e.number > h.last`},
 	{"looking for keys without an application", "keys whose application is gone", `
 		SELECT count(*) FROM application_keys k WHERE NOT EXISTS (
 		  SELECT 1 FROM applications a WHERE a.tenant_id = k.tenant_id AND a.id = k.application_id)`},

@@ -62,8 +62,10 @@ func (t *tx) AppendLog(_ context.Context, entries ...store.LogEntry) error {
 		if err != nil {
 			return err
 		}
-		list[i] = entryRow{e, id}
-		for _, text := range list[i].texts() {
+		t.appended++
+		list[i] = entryRow{e, id, t.appended}
+		texts := list[i].texts()
+		for _, text := range append(texts[:], e.Event, e.Containers) {
 			if !storable(text) {
 				return errUnstorable
 			}

@@ -40,6 +40,8 @@ type tokenRow struct {
 type entryRow struct {
 	store.LogEntry
 	id pgtype.UUID
+	// position is the number of the entry in its transaction.
+	position int64
 }
 
 type groupDelta struct {
@@ -112,6 +114,9 @@ func (r *rows) statements() (steps []step) {
 	steps = append(steps, r.parcels.statements()...)
 	if len(r.entries) > 0 {
 		steps = append(steps, insertEntries(r.entries))
+		if events, some := insertEvents(r.entries); some {
+			steps = append(steps, events)
+		}
 	}
 	return steps
 }

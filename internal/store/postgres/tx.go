@@ -57,6 +57,8 @@ type tx struct {
 	// What was written and not sent: statements, and behind them rows.
 	waiting []step
 	rows    rows
+	// appended is how many entries of the log were appended.
+	appended int64
 	// logs says that a view may append to the log. Its entries stay in rows.
 	logs bool
 	// seen are tokens as this transaction has read them, so that to change one

@@ -35,9 +35,14 @@ func fill(t *testing.T, s *postgres.Store, tenant string) {
 	}); err != nil {
 		t.Fatal(err)
 	}
+	numbered, queued := storetest.SomeEntry("n"), storetest.SomeEntry("q")
+	numbered.Event, queued.Event = "token.created", "token.deleted"
 	left := storetest.SomeToken()
 	left.Containers = []string{"/left/"}
 	for _, change := range []func(store.Tx) error{
+		func(tx store.Tx) error { return tx.AppendLog(ctx, numbered) },
+		func(tx store.Tx) error { _, err := tx.NumberEvents(ctx, 1); return err },
+		func(tx store.Tx) error { return tx.AppendLog(ctx, queued) },
 		func(tx store.Tx) error { return tx.InsertToken(ctx, left) }, func(tx store.Tx) error { return tx.DeleteToken(ctx, left.ID) },
 	} {
 		if err := s.Update(ctx, tenant, change); err != nil {

@@ -73,6 +73,14 @@ var counterAgreements = []struct{ doing, broken, count string }{
 
 const counterMigration = 6
 
+// eventAgreements hold in stores that have events.
+var eventAgreements = []struct{ doing, broken, count string }{
+	{"comparing the events with their heads", "events with a number that their tenant has not reached", `
+		SELECT count(*) FROM events AS e LEFT JOIN event_heads AS h ON h.tenant_id = e.tenant_id WHERE h.last IS NULL OR e.number > h.last`},
+}
+
+const hasEvents = "SELECT count(*) FROM sqlite_master WHERE name = 'event_heads'"
+
 // Check implements store.Store.
 func (s *Store) Check(ctx context.Context, progress func(doing string)) ([]string, error) {
 	var found []string
@@ -121,6 +129,11 @@ func checkAll(ctx context.Context, c *conn, progress func(doing string)) ([]stri
 	all := agreements
 	if version >= counterMigration {
 		all = append(slices.Clone(agreements), counterAgreements...)
+	}
+	if n, err := c.number(ctx, hasEvents); err != nil {
+		return found, err
+	} else if n > 0 {
+		all = append(slices.Clone(all), eventAgreements...)
 	}
 	for _, a := range all {
 		progress(a.doing)

@@ -118,7 +118,7 @@ var (
 	rememberedTables = regexp.MustCompile(`\b(tenants|applications|application_keys|definitions)\b`)
 	changedTokens    = regexp.MustCompile(`^\s*(UPDATE|DELETE FROM|REPLACE INTO|INSERT OR \w+ INTO)\s+tokens\b`)
 	groupStatement   = regexp.MustCompile(`(?s)^\s*(INSERT|DELETE|REPLACE)\b.*\btoken_groups\b`)
-	logTables        = regexp.MustCompile(`\blog(_[a-z]+)?\b`)
+	logTables        = regexp.MustCompile(`\b(log(_[a-z]+)?|events|event_heads)\b`)
 )
 
 func (c *conn) prepare(text string) (statement, error) {
@@ -196,6 +196,20 @@ func (c *conn) query(ctx context.Context, text string, args []driver.Value, each
 	if err != nil {
 		return err
 	}
+	return c.read(ctx, s, args, each)
+}
+
+// runNumber is number for those who write a group, and for statements that
+// return one row.
+func (c *conn) runNumber(text string, args ...driver.Value) (n int64, err error) {
+	s, err := c.prepare(text)
+	if err != nil {
+		return 0, err
+	}
+	return n, c.read(context.Background(), s, args, func(row []driver.Value) (bool, error) { n = whole(row[0]); return true, nil })
+}
+
+func (c *conn) read(ctx context.Context, s statement, args []driver.Value, each func(row []driver.Value) (more bool, err error)) error {
 	c.cost++
 	rows, err := s.Stmt.(driver.StmtQueryContext).QueryContext(context.Background(), c.named(args))
 	if err != nil {

@@ -116,8 +116,11 @@ func manyRows(insert string, columns int) map[int]string {
 	return statements
 }
 
-// write puts the entries that wait into their tables.
+// write puts the entries that wait into their tables, and their events.
 func (g *groupWork) write() error {
+	if err := g.writeEvents(g.entries[g.written:]); err != nil {
+		return err
+	}
 	type kind struct {
 		tenant tenantKey
 		entity string

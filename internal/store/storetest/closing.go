@@ -107,6 +107,7 @@ func closedStore(f *fixture) {
 		"ExpiredParcels":         func() error { _, err := a.ExpiredParcels(ctx, day, 0, 10); return err },
 		"DueParcels":             func() error { _, _, err := a.DueParcels(ctx, store.ParcelJob, day, "", 10, 10); return err },
 		"DueKinds":               func() error { _, err := a.DueKinds(ctx); return err },
+		"EventTenants":           func() error { _, err := a.EventTenants(ctx, "", 10); return err },
 		"UnsealedTenants":        func() error { _, err := a.UnsealedTenants(ctx, "", 10); return err },
 		"Setting":                func() error { _, err := a.Setting(ctx, "x"); return err },
 		"PutSetting":             func() error { return a.PutSetting(ctx, "x", []byte("y")) },

@@ -34,6 +34,8 @@ type contents struct {
 	Unsealed     []store.LogEntry
 	UnsealedN    int64
 	Batches      []store.LogBatch
+	Events       []store.Event
+	EventHead    store.EventHead
 }
 
 const markName = "re-encryption"
@@ -73,6 +75,8 @@ func readAll(ctx context.Context, tx store.Tx) (c contents, err error) {
 		func() error { c.Unsealed, err = tx.UnsealedLog(ctx, large.Limit); return err },
 		func() error { c.UnsealedN, err = tx.CountUnsealedLog(ctx); return err },
 		func() error { c.Batches, err = tx.LogBatches(ctx, 0, large.Limit); return err },
+		func() error { c.Events, err = tx.Events(ctx, store.EventFilter{}, 0, large.Limit); return err },
+		func() error { c.EventHead, err = tx.EventHead(ctx); return err },
 	} {
 		if err := read(); err != nil {
 			return c, err
@@ -136,7 +140,8 @@ func (f *fixture) fill(id string) {
 			tx.InsertSession(ctx, session(1)),
 			tx.InsertParcel(ctx, parcel(store.ParcelJob, 1)),
 			tx.InsertDefinition(ctx, definition(store.DefinitionProxy, 1)),
-			tx.AppendLog(ctx, entry(1), entry(2)),
+			tx.AppendLog(ctx, entry(1), withEvent(entry(2), "token.created")),
+			none2(tx.NumberEvents(ctx, 10)),
 			tx.AppendLogBatch(ctx, batch(last.Number+1, 1), []store.Position{at(entry(1))}),
 		)
 	})
@@ -162,6 +167,7 @@ func one[T any](_ T, err error) (int, error) {
 }
 func number(n int64, err error) (int, error) { return int(n), err }
 func none(err error) (int, error)            { return 0, err }
+func none2(_ int, err error) error           { return err }
 
 // version2 is a row in place of the first version of itself.
 func version2[T any](row T, change func(*T)) T { change(&row); return row }
@@ -367,4 +373,25 @@ var methods = []method{
 	{"DropLogBatch", true, store.ErrNotFound, func(ctx context.Context, tx store.Tx) (int, error) {
 		return none(tx.DropLogBatch(ctx, 1, []store.Position{at(entry(1))}))
 	}},
+
+	{"NumberEvents", true, nil, func(ctx context.Context, tx store.Tx) (int, error) {
+		if err := tx.AppendLog(ctx, withEvent(entry(4), "token.created")); err != nil {
+			return 0, err
+		}
+		return none(none2(tx.NumberEvents(ctx, 10)))
+	}},
+	{"Events", false, nil, func(ctx context.Context, tx store.Tx) (int, error) {
+		byEntity, err := tx.Events(ctx, store.EventFilter{EntityID: entry(2).EntityID}, 0, 10)
+		if err != nil {
+			return 0, err
+		}
+		all, err := tx.Events(ctx, store.EventFilter{}, 0, 10)
+		return len(byEntity) + len(all), err
+	}},
+	{"EventHead", false, nil, func(ctx context.Context, tx store.Tx) (int, error) {
+		head, err := tx.EventHead(ctx)
+		return int(head.Last), err
+	}},
+	{"PutDispatched", true, store.ErrNotFound, func(ctx context.Context, tx store.Tx) (int, error) { return none(tx.PutDispatched(ctx, 1)) }},
+	{"DropEvents", true, nil, func(ctx context.Context, tx store.Tx) (int, error) { return tx.DropEvents(ctx, day+hour, 10) }},
 }

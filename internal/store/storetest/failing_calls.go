@@ -303,6 +303,30 @@ func (x failingTenants) DueKinds(ctx context.Context) ([]string, error) {
 	return get(ctx, x.f, "DueKinds", func() ([]string, error) { return x.all.DueKinds(ctx) })
 }
 
+func (x failingTx) NumberEvents(ctx context.Context, limit int) (int, error) {
+	return get(ctx, x.f, "NumberEvents", func() (int, error) { return x.tx.NumberEvents(ctx, limit) })
+}
+
+func (x failingTx) Events(ctx context.Context, f store.EventFilter, after int64, limit int) ([]store.Event, error) {
+	return get(ctx, x.f, "Events", func() ([]store.Event, error) { return x.tx.Events(ctx, f, after, limit) })
+}
+
+func (x failingTx) EventHead(ctx context.Context) (store.EventHead, error) {
+	return get(ctx, x.f, "EventHead", func() (store.EventHead, error) { return x.tx.EventHead(ctx) })
+}
+
+func (x failingTx) PutDispatched(ctx context.Context, through int64) error {
+	return x.f.do(ctx, "PutDispatched", func() error { return x.tx.PutDispatched(ctx, through) })
+}
+
+func (x failingTx) DropEvents(ctx context.Context, before store.Time, limit int) (int, error) {
+	return get(ctx, x.f, "DropEvents", func() (int, error) { return x.tx.DropEvents(ctx, before, limit) })
+}
+
+func (x failingTenants) EventTenants(ctx context.Context, after string, limit int) ([]string, error) {
+	return get(ctx, x.f, "EventTenants", func() ([]string, error) { return x.all.EventTenants(ctx, after, limit) })
+}
+
 func (x failingTenants) UnsealedTenants(ctx context.Context, after string, limit int) ([]string, error) {
 	return get(ctx, x.f, "UnsealedTenants", func() ([]string, error) { return x.all.UnsealedTenants(ctx, after, limit) })
 }

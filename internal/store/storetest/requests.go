@@ -31,7 +31,8 @@ func EveryRequest(t *testing.T, s store.Store, tenant string) {
 			tx.PutMark(ctx, "m", []byte("v")), tx.PutMark(ctx, "n", nil),
 			tx.InsertApplication(ctx, store.Application{ID: "a", Type: "private", Version: 1}), tx.ReplaceApplication(ctx, store.Application{ID: "a", Version: 2}),
 			tx.InsertKey(ctx, store.Key{ID: "k", ApplicationID: "a", Hash: []byte("h")}),
-			tx.InsertToken(ctx, tok), tx.ReplaceToken(ctx, changed), tx.AppendLog(ctx, e, SomeEntry("y")),
+			tx.InsertToken(ctx, tok), tx.ReplaceToken(ctx, changed), tx.AppendLog(ctx, e, withEvent(SomeEntry("y"), "token.created")),
+			none2(tx.NumberEvents(ctx, 10)), tx.PutDispatched(ctx, 1), none2(tx.DropEvents(ctx, 1, 10)),
 			tx.InsertSession(ctx, store.Session{ID: "s", KeyHash: []byte("k"), NonceHash: []byte("n"), Version: 1}), tx.ReplaceSession(ctx, store.Session{ID: "s", Version: 2}),
 			tx.InsertParcel(ctx, store.Parcel{Kind: "job", ID: "p", Version: 1}), tx.ReplaceParcel(ctx, store.Parcel{Kind: "job", ID: "p", Version: 2}),
 			tx.InsertDefinition(ctx, store.Definition{Kind: "proxy", ID: "d", KeyHash: []byte("k"), Version: 1}), tx.ReplaceDefinition(ctx, store.Definition{Kind: "proxy", ID: "d", Version: 2}),
@@ -116,6 +117,9 @@ func EveryRequest(t *testing.T, s store.Store, tenant string) {
 			func() error { _, err := tx.Definition(ctx, "proxy", "d"); return err },
 			func() error { _, err := tx.DefinitionByKey(ctx, []byte("k")); return err },
 			func() error { _, err := tx.TenantRow(ctx); return err },
+			func() error { _, err := tx.Events(ctx, store.EventFilter{}, 0, 10); return err },
+			func() error { _, err := tx.Events(ctx, store.EventFilter{EntityID: "e"}, 1, 10); return err },
+			func() error { _, err := tx.EventHead(ctx); return err },
 			func() error { _, err := tx.Keysets(ctx); return err },
 			func() error { _, err := tx.Mark(ctx, "m"); return err },
 			func() error { _, err := tx.Keys(ctx, "a"); return err },
@@ -162,10 +166,11 @@ func EverySweep(t *testing.T, s store.Store) {
 	_, _, errDue := s.AllTenants().DueParcels(ctx, store.ParcelJob, 1, "", 10, 10)
 	_, errKinds := s.AllTenants().DueKinds(ctx)
 	_, errUnsealed := s.AllTenants().UnsealedTenants(ctx, "", 10)
+	_, errEvents := s.AllTenants().EventTenants(ctx, "", 10)
 	_, errKeys := s.EpochKeys().DestroyEpochKeys(ctx, 1, math.MaxInt64)
 	errPut := s.AllTenants().PutSetting(ctx, "x", []byte("y"))
 	_, errSetting := s.AllTenants().Setting(ctx, "x")
-	if err := errors.Join(errTenants, errExpired, errOutdated, errSessions, errParcels, errDue, errKinds, errUnsealed, errKeys, errPut, errSetting); err != nil {
+	if err := errors.Join(errTenants, errExpired, errOutdated, errSessions, errParcels, errDue, errKinds, errUnsealed, errEvents, errKeys, errPut, errSetting); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -55,6 +55,7 @@ func Run(t *testing.T, open Open) {
 		{"tenants that go", goneTests},
 		{"keysets and marks", keysetTests},
 		{"log", logTests},
+		{"events", eventTests},
 		{"epoch keys", epochTests},
 		{"the installation", installationTests},
 		{"closing", closingTests},

@@ -67,6 +67,9 @@ var Tables = []Table{
 	Table{Name: "log_unsealed"}.of("tenant_id uuid, created_at whole, id uuid", ""),
 	Table{Name: "log_batches"}.of("tenant_id uuid, number whole",
 		"entries whole, leaves bytes, root bytes, link bytes, signature bytes, sealed_at whole, dropped flag"),
+	Table{Name: "events"}.of("tenant_id uuid, number whole",
+		"id uuid, type text, entity_type text, entity_id text, containers text, actor_id text, actor_type text, created_at whole"),
+	Table{Name: "event_heads"}.of("tenant_id uuid", "last whole, dispatched whole"),
 }
 
 // of gives a table its columns, the key first.

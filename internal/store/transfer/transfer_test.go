@@ -47,6 +47,7 @@ func TestNothingOfTheSchemasIsLeftBehind(t *testing.T) {
 		"token_term_counts": "SQLite counts common terms", "commits": "PostgreSQL finds out outcomes", "epoch_keys": "they move apart",
 		"*.row_id": "SQLite's own order", "token_groups.slot": "PostgreSQL's own", "log_counts.slot": "PostgreSQL's own", "token_groups.counted": "PostgreSQL's own",
 		"token_types": "counted again", "token_containers": "counted again", "container_counts": "counted again", "token_groups_emptied": "PostgreSQL's own",
+		"event_queue": "PostgreSQL's own",
 	}
 	listed := map[string][]string{}
 	for _, table := range transfer.Tables {
@@ -145,7 +146,7 @@ func fill(t *testing.T, s store.Store) (tenants []string) {
 				}))
 			}
 			for n := range 150 {
-				errs = append(errs, tx.AppendLog(ctx, store.LogEntry{ID: uuid.NewString(), CreatedAt: store.Time(n), EntityType: []string{"token", "tenant"}[n%2], EntityID: "e", Message: "m"}))
+				errs = append(errs, tx.AppendLog(ctx, store.LogEntry{ID: uuid.NewString(), CreatedAt: store.Time(n), EntityType: []string{"token", "tenant"}[n%2], EntityID: "e", Message: "m", Event: "token.created"}))
 			}
 			return errors.Join(errs...)
 		})
