@@ -37,6 +37,7 @@ func Header(prefix, name string) string { return prefix + "-" + name }
 const (
 	MediaJSON       = "application/json"
 	MediaMergePatch = "application/merge-patch+json"
+	MediaNDJSON     = "application/x-ndjson" // a JSON value on each line
 )
 
 // ValidationTitle is the title of a problem that has errors.

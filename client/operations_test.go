@@ -81,6 +81,10 @@ var operations = map[string]func(context.Context, *client.Client) error{
 		return only(c.Tokens.SearchPageFrom(ctx, "id:t", "", 1))
 	},
 
+	"importTokens": func(ctx context.Context, c *client.Client) error {
+		return only(c.Tokens.Import(ctx, client.Import{}, client.Lines("{}\n")))
+	},
+
 	"createReactor": func(ctx context.Context, c *client.Client) error {
 		return only(c.Reactors.Create(ctx, api.WriteReactor{}))
 	},
@@ -189,7 +193,11 @@ func TestEveryOperationHasAMethod(t *testing.T) {
 	known := make(map[string]bool)
 	check := func(o openapitest.Operation, call func(context.Context, *client.Client) error, body string) {
 		t.Helper()
-		f := newFake(t, answer{status: 200, body: body})
+		media := api.MediaJSON
+		if o.ID == "importTokens" {
+			body, media = `{"line":1,"status":"end"}`, api.MediaNDJSON
+		}
+		f := newFake(t, answer{status: 200, body: body, header: []string{"Content-Type", media}})
 		if err := call(t.Context(), f.client(t)); err != nil {
 			t.Errorf("%s: %v", o.ID, err)
 		}

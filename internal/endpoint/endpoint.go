@@ -24,6 +24,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 	"github.com/tokenkeep/tokenkeep/internal/idempotency"
+	"github.com/tokenkeep/tokenkeep/internal/importing"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
 	"github.com/tokenkeep/tokenkeep/internal/proxy"
 	"github.com/tokenkeep/tokenkeep/internal/reactor"
@@ -41,6 +42,7 @@ type Services struct {
 	Idempotency *idempotency.Service
 	Reactors    *reactor.Service
 	Proxies     *proxy.Service
+	Imports     *importing.Service
 }
 
 // row is a route with what it does.
@@ -90,6 +92,8 @@ func Routes(s Services) []httpapi.Route {
 		{httpapi.Route{Pattern: "POST /tokens/search", Auth: httpapi.APIKey, Permission: access.TokenSearch, FromCode: true, Body: httpapi.JSON}, s.searchTokens},
 		{httpapi.Route{Pattern: "GET /v2/tokens", Auth: httpapi.APIKey, Permission: access.TokenRead, FromCode: true}, s.listTokensFrom},
 		{httpapi.Route{Pattern: "POST /v2/tokens/search", Auth: httpapi.APIKey, Permission: access.TokenSearch, FromCode: true, Body: httpapi.JSON}, s.searchTokensFrom},
+
+		{httpapi.Route{Pattern: "POST /imports", Auth: httpapi.APIKey, Permission: access.TokenCreate, Body: httpapi.Lines}, s.importTokens},
 
 		{httpapi.Route{Pattern: "POST /reactors", Auth: httpapi.APIKey, Permission: access.ReactorCreate, Body: httpapi.JSON, Idempotent: true}, s.createReactor},
 		{httpapi.Route{Pattern: "GET /reactors", Auth: httpapi.APIKey, Permission: access.ReactorRead}, s.listReactors},

@@ -13,6 +13,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/endpoint"
 	"github.com/tokenkeep/tokenkeep/internal/expression"
 	"github.com/tokenkeep/tokenkeep/internal/idempotency"
+	"github.com/tokenkeep/tokenkeep/internal/importing"
 	"github.com/tokenkeep/tokenkeep/internal/jobs"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
 	"github.com/tokenkeep/tokenkeep/internal/keyring/localkms"
@@ -35,6 +36,7 @@ type services struct {
 	sealer    *audit.Sealer
 	tokens    *token.Service
 	answers   *idempotency.Service
+	imports   *importing.Service
 	egress    *egress.Egress
 	sandbox   *sandbox.Sandbox // nil where no code runs
 	scripts   *script.Runner
@@ -76,12 +78,13 @@ func (s *Server) connect(ctx context.Context) (err error) {
 		},
 	})
 	s.answers = idempotency.New(s.store, s.ring, s.now, s.tokens.Replay)
+	s.imports = importing.New(s.store, s.ring, s.tokens, s.now, int(s.config.MaxBody))
 	s.connectCode()
 	return nil
 }
 
 func (s *Server) endpoints() endpoint.Services {
-	return endpoint.Services{Directory: s.directory, Audit: s.audit, Tokens: s.tokens, Idempotency: s.answers, Reactors: s.reactors, Proxies: s.proxies}
+	return endpoint.Services{Directory: s.directory, Audit: s.audit, Tokens: s.tokens, Idempotency: s.answers, Reactors: s.reactors, Proxies: s.proxies, Imports: s.imports}
 }
 
 // KEKError says that the configured key-encryption key cannot be used.

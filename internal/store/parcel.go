@@ -9,6 +9,7 @@ const (
 	ParcelDelivery = "delivery" // what such a run returned, until its callback took it
 	ParcelResult   = "result"   // what such a run returned, until it is asked for
 	ParcelRun      = "run"      // what a run printed
+	ParcelImport   = "import"   // how far an import has come, and what became of its lines
 )
 
 // Parcel is something sealed that is kept for a while. What its parts mean is

@@ -88,6 +88,8 @@ var table = map[string]row{
 	"GET /v2/tokens":         {key: private, status: 200},
 	"POST /v2/tokens/search": {key: private, body: `{"query":"type:card"}`, status: 200},
 
+	"POST /imports": {key: private, body: `{"type":"card","data":{"number":"4242424242424242"}}`, status: 200},
+
 	"POST /reactors":                          {key: management, body: `{"name":"New","code":"1","configuration":{}}`, status: 201},
 	"GET /reactors":                           {key: management, status: 200},
 	"GET /reactors/{id}":                      {key: management, path: "/reactors/{reactor}", status: 200},

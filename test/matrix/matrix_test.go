@@ -77,6 +77,8 @@ var table = map[string]row{
 	"GET /v2/tokens":         {private, "", 200, "?id=<id>", 200},
 	"POST /v2/tokens/search": {private, `{"query":"id:<id>"}`, 200, "", 200},
 
+	"POST /imports": {tokenMaker, `{"type":"token","data":1}`, 200, "", 0},
+
 	"POST /reactors":                  {management, `{"name":"New","code":"1","configuration":{}}`, 201, "", 0},
 	"GET /reactors":                   {management, "", 200, "", 0},
 	"GET /reactors/{id}":              {management, "", 200, "", 0},
@@ -263,8 +265,11 @@ func (s *square) call(key, target, id string) keeptest.Answer {
 	method, path, _ := strings.Cut(s.route.Pattern, " ")
 	fill := strings.NewReplacer("{id}", target, "<id>", target, "{key_id}", id, "{request_id}", id)
 	media := api.MediaJSON
-	if s.route.Body == httpapi.MergePatch {
+	switch s.route.Body {
+	case httpapi.MergePatch:
 		media = api.MediaMergePatch
+	case httpapi.Lines:
+		media = api.MediaNDJSON
 	}
 	return s.k.Call(s.t, method, fill.Replace(path+s.row.query), key, fill.Replace(s.row.body), "Content-Type", media)
 }

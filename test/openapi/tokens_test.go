@@ -49,8 +49,27 @@ func walkTokens(ctx context.Context, t *testing.T, c *client.Client) {
 	}
 	walkLists(ctx, t, c, append(ids, full.ID))
 	walkDocuments(ctx, t, c, ids[0])
+	walkImport(ctx, t, c)
 	if err := c.Tokens.Delete(ctx, full.ID); err != nil {
 		t.Errorf("Tokens.Delete: %v", err)
+	}
+}
+
+// walkImport imports two lines, of which one is rejected.
+func walkImport(ctx context.Context, t *testing.T, c *client.Client) {
+	t.Helper()
+	lines, err := client.LinesOf(api.CreateToken{Type: "token", Data: "a"}, api.CreateToken{Type: "nothing", Data: "b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, in := range []client.Import{{DryRun: true}, {ID: "walked", FirstLine: 5}, {ID: "walked", FirstLine: 5}} {
+		got, err := c.Tokens.Import(ctx, in, lines)
+		if err != nil || len(got) != 3 || got[1].Status != api.ImportRejected || got[2].Status != api.ImportEnd {
+			t.Errorf("Tokens.Import(%+v) = %+v, %v", in, got, err)
+		}
+	}
+	if got, err := c.Tokens.Import(ctx, client.Import{ID: "walked", FirstLine: 8}, lines); !errors.Is(err, client.ErrConflict) {
+		t.Errorf("Tokens.Import after a gap = %+v, %v, want ErrConflict", got, err)
 	}
 }
 

@@ -111,11 +111,12 @@ export class Caller {
     const row: Row = rows[id];
     const operation = `${row.method} ${row.path}`;
     const address = this.#address(row.path, request.ids ?? [], request.query, operation);
-    const headers = new Headers({ Accept: row.answer === 'text' ? 'text/plain' : 'application/json' });
+    const headers = new Headers({ Accept: row.answer === 'text' ? (row.media ?? 'text/plain') : 'application/json' });
     this.#sign(headers, options, operation, row.open !== true);
     let body: string | undefined;
     if ('body' in request) {
-      body = jsonOf(request.body, operation);
+      // Lines are text already.
+      body = row.media === 'application/x-ndjson' && typeof request.body === 'string' ? request.body : jsonOf(request.body, operation);
       headers.set('Content-Type', row.media ?? 'application/json');
     }
     if (row.keyed) {

@@ -10,5 +10,5 @@ export type { ErrorKind, Refusal } from './errors.js';
 export type { Logs } from './logs.js';
 export type { Page, Part } from './pages.js';
 export type { components, operations, paths } from './schema.js';
-export type { Tokens } from './tokens.js';
+export type { ImportOptions, Tokens } from './tokens.js';
 export type * from './types.js';

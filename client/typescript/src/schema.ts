@@ -567,6 +567,34 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/imports": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Make tokens of many lines
+         * @description The body has a request for a token on each line, as `POST /tokens` takes it; it may be of any length. Lines are imported in batches of up to 1,000, each in
+         *     one transaction. A line that is not valid, that the caller may not import or whose id is taken is rejected, and the others are imported. A security code
+         *     is not imported. It takes `token:create` on each container that a token goes to, as a create does.
+         *
+         *     The response has a result for each line, in order, as its batch is stored: read it while you send. Blank lines are counted and have none. The last line
+         *     has the status `end`, or `stopped` with the problem: then the lines from `line` on were not imported. A response without either was cut off.
+         *
+         *     With an `id`, lines that are sent again are not imported again: they have the results that they had, for seven days. Lines are sent in order; a request may
+         *     begin with any line that was sent before, or with the next (409 `import_gap` names it).
+         */
+        post: operations["importTokens"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/reactors": {
         parameters: {
             query?: never;
@@ -1809,6 +1837,31 @@ export interface components {
             /** @description Whether a duplicate is returned instead, if there is one. Absent, the tenant's setting counts. It takes fingerprints; a 400 without them. */
             deduplicate_token?: boolean;
             expires_at?: components["schemas"]["TokenExpiry"];
+        };
+        /** @description A line of the response of `POST /imports`. */
+        ImportResult: {
+            /**
+             * Format: int64
+             * @description The number of the line of the request; of `stopped`, the first that has no result; of `end`, the one that would come next.
+             */
+            line: number;
+            /**
+             * @description `created`, or `existing` where the line repeats a token that was there before; `valid` in a dry run; `rejected` with what is wrong. The last line of a
+             *     response has `end`, or `stopped` with the problem.
+             * @enum {string}
+             */
+            status: "created" | "existing" | "valid" | "rejected" | "stopped" | "end";
+            /** @description The id of the token. */
+            id?: string;
+            /** @description What is wrong with a line that was rejected, in a sentence. */
+            detail?: string;
+            /** @description A stable word for programs. */
+            code?: string;
+            /** @description Messages by the dotted path of the field at fault. */
+            errors?: {
+                [key: string]: string[];
+            };
+            problem?: components["schemas"]["Problem"];
         };
         /** @description What is left out stays. `id` and `type` cannot be changed. */
         UpdateToken: {
@@ -4252,6 +4305,51 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             408: components["responses"]["RequestTimeout"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    importTokens: {
+        parameters: {
+            query?: {
+                /** @description Names the import, so that lines that are sent again are known. With the key of a public application it must have 22 characters or more. */
+                id?: string;
+                /** @description The number of the first line of the body. Absent, 1. */
+                first_line?: number;
+                /** @description Whether the lines are only checked. Nothing is stored; ids that are taken are not noticed. */
+                dry_run?: "true" | "false";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/x-ndjson": string;
+            };
+        };
+        responses: {
+            /** @description The result of each line, and how the import ended. Each line is an `ImportResult`. */
+            200: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": string;
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["Conflict"];
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooManyRequests"];

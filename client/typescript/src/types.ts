@@ -32,6 +32,7 @@ export type CardData = Schemas['CardData'];
 export type BankData = Schemas['BankData'];
 export type CreateToken = Schemas['CreateToken'];
 export type UpdateToken = Schemas['UpdateToken'];
+export type ImportResult = Schemas['ImportResult'];
 
 export type Reactor = Schemas['Reactor'];
 export type WriteReactor = Schemas['WriteReactor'];

@@ -78,6 +78,13 @@ test('tokens', async () => {
   assert.deepEqual((await vault.tokens.searchPage('metadata.who:"Jané +&"', { size: 1 })).data.map((t) => t.id), [id]);
   await vault.tokens.delete(id);
   assert.equal((await refused(vault.tokens.get(id))).kind, 'not_found');
+  const lines = [{ id: 'imported-1', type: 'card', data: { number } }, { type: 'card', data: { number: '4242424242424241' } }];
+  const dry = await vault.tokens.import(lines, { dryRun: true });
+  assert.deepEqual(dry.map((r) => [r.line, r.status]), [[1, 'valid'], [2, 'rejected'], [3, 'end']]);
+  const imported = await vault.tokens.import(lines, { id: 'import-1', firstLine: 11 });
+  assert.deepEqual(imported.map((r) => [r.line, r.status]), [[11, 'created'], [12, 'rejected'], [13, 'end']]);
+  assert.deepEqual(await vault.tokens.import(lines, { id: 'import-1', firstLine: 11 }), imported);
+  assert.ok(imported[1].errors['data.number'].length > 0);
 });
 
 test('iterators go through all pages', async () => {
