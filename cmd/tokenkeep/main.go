@@ -40,8 +40,13 @@ func main() {
 	// The logger of the standard library quotes bytes that a destination sent
 	// out of turn. Nothing of ours writes there.
 	log.SetOutput(io.Discard)
+	protectProcess = protectMemory
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
+
+// protectProcess is called by commands that hold values of many. Tests, which
+// run commands inside their own process, leave it as it is.
+var protectProcess = func() {}
 
 func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
 	root := rootCommand()
@@ -86,7 +91,7 @@ Start here:
 			root.AddCommand(c)
 		}
 	}
-	add(callers, tokenCommand(), tokenizeCommand(), detokenizeCommand(), sessionCommand(), reactorCommand(), proxyCommand(),
+	add(callers, tokenCommand(), tokenizeCommand(), detokenizeCommand(), importCommand(), sessionCommand(), reactorCommand(), proxyCommand(),
 		applicationCommand(), permissionCommand(), accessCommand(), logCommand(), healthCommand(), profileCommand())
 	add(operators, devCommand(), serveCommand(), configCommand(), statusCommand(), storeCommand(), sweepCommand(), backupCommand(), restoreCommand(),
 		migrateStoreCommand(), doctorCommand(), tenantCommand(), keyCommand(), auditCommand())

@@ -27,7 +27,7 @@ const module = "github.com/tokenkeep/tokenkeep/"
 var mayImport = map[string][]string{
 	"api":    {"internal/date"},
 	"client": {"api"},
-	"cmd/tokenkeep": {"api", "client", "internal/access", "internal/admin", "internal/audit", "internal/backup", "internal/config", "internal/date", "internal/doctor", "internal/keyring", "internal/keyring/localkms", "internal/keyring/providers",
+	"cmd/tokenkeep": {"api", "client", "internal/access", "internal/admin", "internal/audit", "internal/backup", "internal/bulkfile", "internal/config", "internal/date", "internal/doctor", "internal/keyring", "internal/keyring/localkms", "internal/keyring/providers",
 		"internal/sandbox", "internal/secret", "internal/server", "internal/store", "internal/store/sqlite", "internal/store/transfer", "internal/token"},
 
 	"cmd/tokenkeep-pkcs11": {"internal/keyring/pkcs11/wire"},
@@ -60,6 +60,7 @@ var mayImport = map[string][]string{
 		"internal/jsonvalue", "internal/keyring", "internal/script", "internal/secret", "internal/store", "internal/token"},
 	"internal/definition":  {"internal/access", "internal/audit", "internal/fault", "internal/jsonvalue", "internal/keyring", "internal/secret", "internal/store"},
 	"internal/script":      {"api", "internal/access", "internal/fault", "internal/jsonvalue", "internal/sandbox"},
+	"internal/bulkfile":    {"internal/luhn"},
 	"internal/importing":   {"internal/access", "internal/audit", "internal/base58", "internal/fault", "internal/jsonvalue", "internal/keyring", "internal/store", "internal/token"},
 	"internal/idempotency": {"internal/access", "internal/audit", "internal/base58", "internal/fault", "internal/keyring", "internal/response", "internal/store"},
 	"internal/directory":   {"internal/access", "internal/audit", "internal/fault", "internal/keyring", "internal/origin", "internal/secret", "internal/store"},
