@@ -22,3 +22,36 @@ type ImportResult struct {
 	Errors  map[string][]string `json:"errors,omitempty"`
 	Problem *Problem            `json:"problem,omitzero"`
 }
+
+// ExportFilter chooses what is exported. The zero value is everything that the
+// caller may read.
+type ExportFilter struct {
+	Container string   `json:"container,omitzero"` // one that a token has; with * at its end, or one under it
+	Types     []string `json:"types,omitempty"`
+}
+
+// CreateExport is the body of POST /exports, and of POST /exports/{id}/approve,
+// which names what is approved.
+type CreateExport struct {
+	Recipient string       `json:"recipient"` // of age, as in age1…
+	Filter    ExportFilter `json:"filter,omitzero"`
+}
+
+// The states of an export.
+const (
+	ExportReady   = "ready"            // its content can be fetched
+	ExportWaiting = "pending_approval" // another application has to approve it first
+)
+
+// Export is an export that was requested.
+type Export struct {
+	ID          string       `json:"id"`
+	Status      string       `json:"status"`
+	Recipient   string       `json:"recipient"`
+	Filter      ExportFilter `json:"filter"`
+	RequestedBy string       `json:"requested_by"`
+	CreatedAt   Time         `json:"created_at"`
+	ExpiresAt   Time         `json:"expires_at"`
+	ApprovedBy  string       `json:"approved_by,omitzero"`
+	ApprovedAt  *Time        `json:"approved_at,omitzero"`
+}

@@ -42,6 +42,7 @@ type Import struct {
 	ID        string
 	FirstLine int64 // the number of the first line that is sent; default 1
 	DryRun    bool  // only check the lines
+	Export    bool  // the lines are those of an export: its first line, and whole segments
 }
 
 // Import makes a token of each line, which is an api.CreateToken in JSON. It
@@ -53,6 +54,9 @@ func (t Tokens) Import(ctx context.Context, in Import, lines Lines, options ...C
 	q := url.Values{"id": {cmp.Or(in.ID, newUUID())}}
 	if in.FirstLine != 0 {
 		q.Set("first_line", strconv.FormatInt(in.FirstLine, 10))
+	}
+	if in.Export {
+		q.Set("format", "export")
 	}
 	if in.DryRun {
 		q.Set("dry_run", "true")

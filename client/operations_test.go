@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"io"
 	"iter"
 	"maps"
 	"slices"
@@ -81,6 +82,14 @@ var operations = map[string]func(context.Context, *client.Client) error{
 		return only(c.Tokens.SearchPageFrom(ctx, "id:t", "", 1))
 	},
 
+	"createExport": func(ctx context.Context, c *client.Client) error {
+		return only(c.Exports.Create(ctx, api.CreateExport{}))
+	},
+	"getExport": func(ctx context.Context, c *client.Client) error { return only(c.Exports.Get(ctx, "x")) },
+	"approveExport": func(ctx context.Context, c *client.Client) error {
+		return only(c.Exports.Approve(ctx, "x", api.CreateExport{}))
+	},
+	"getExportContent": func(ctx context.Context, c *client.Client) error { return c.Exports.Content(ctx, "x", io.Discard) },
 	"importTokens": func(ctx context.Context, c *client.Client) error {
 		return only(c.Tokens.Import(ctx, client.Import{}, client.Lines("{}\n")))
 	},

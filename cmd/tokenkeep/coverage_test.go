@@ -30,7 +30,8 @@ var covered = map[string]string{
 	"tokenize": "tokenize", "detokenize": "detokenize", "createToken": "token create --type token", "getToken": "token get t", "updateToken": "token update t",
 	"deleteToken": "token delete t", "listTokensFrom": "token list", "searchTokensFrom": "token search id:t",
 
-	"importTokens": "import -",
+	"importTokens": "import -", "createExport": "export --recipient r --out NEW", "getExport": "export get x", "getExportContent": "export --id x --out NEW",
+	"approveExport": "export approve x --recipient r",
 
 	"createReactor": "reactor deploy FILE --name r", "replaceReactor": "reactor deploy FILE --id r", "listReactors": "reactor list", "getReactor": "reactor get r",
 	"patchReactor": "reactor update r", "deleteReactor": "reactor delete r", "react": "reactor react r", "reactAsync": "reactor react r --async",
@@ -95,7 +96,7 @@ func TestEveryOperationHasACommand(t *testing.T) {
 		}
 		seen = nil
 		for _, more := range [][]string{nil, {"--json"}} {
-			args := append(strings.Fields(strings.ReplaceAll(line, "FILE", file)), more...)
+			args := append(strings.Fields(strings.NewReplacer("FILE", file, "NEW", filepath.Join(t.TempDir(), "new")).Replace(line)), more...)
 			got := given(t, `{"nonce":"n"}`, args...)
 			if got.code != 0 {
 				t.Errorf("tokenkeep %s = %d %s", line, got.code, got.err)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -41,7 +42,8 @@ makes a token of each record. The file is decrypted here, as a stream: no
 plaintext is written anywhere. - is standard input.
 
 What the columns are is in a mapping file or a preset. Lines of JSON need
-neither: each is then a request for a token. See docs/import.md.
+neither: each is then a request for a token. A file of 'tokenkeep export' is
+known by its first line, and verified while it is imported. See docs/import.md.
 
 Beside the file, the command writes three others, which hold no values: which
 record became which token, which records were rejected and why, and how far the
@@ -136,17 +138,41 @@ func runImport(c *cobra.Command, call *client.Client, name string, o importOptio
 		if err != nil {
 			return nil, &usageError{err}
 		}
-		records, err := bulkfile.NewReader(plain, mapping)
+		batches, err := batchesOf(bufio.NewReaderSize(plain, 64<<10), mapping)
 		if err != nil {
-			return nil, &usageError{err}
+			return nil, err
 		}
-		err = im.run(c.Context(), records)
+		err = im.run(c.Context(), batches)
 		im.meter.end()
 		if err != nil {
 			return nil, err
 		}
 	}
 	return books.state.summary(o), nil
+}
+
+// batcher sends the batches of a file to a channel, and leaves out the first
+// records.
+type batcher func(ctx context.Context, skip int64, out chan<- importBatch) error
+
+// batchesOf reads a file that is decrypted: an export of tokens, or records.
+func batchesOf(in *bufio.Reader, mapping *bulkfile.Mapping) (batcher, error) {
+	if mapping == nil {
+		exported, err := exportIn(in)
+		if err != nil {
+			return nil, err
+		}
+		if exported != nil {
+			return exported.batches, nil
+		}
+	}
+	records, err := bulkfile.NewReader(in, mapping)
+	if err != nil {
+		return nil, &usageError{err}
+	}
+	return func(ctx context.Context, skip int64, out chan<- importBatch) error {
+		return readBatches(ctx, records, skip, out)
+	}, nil
 }
 
 // mappingOf returns the mapping, or nil, and a digest of it.
@@ -226,17 +252,18 @@ type importBatch struct {
 	first   int64 // the number of the first record, from 1
 	records []bulkfile.Record
 	lines   client.Lines
+	export  bool // the lines are those of an export
 }
 
 // run sends the records that are not imported yet. The next batch is read while
 // one is sent.
-func (im *importer) run(ctx context.Context, records bulkfile.Reader) error {
+func (im *importer) run(ctx context.Context, read batcher) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	batches, failed := make(chan importBatch, 1), make(chan error, 1)
 	go func() {
 		defer close(batches)
-		failed <- readBatches(ctx, records, im.books.state.Records, batches)
+		failed <- read(ctx, im.books.state.Records, batches)
 	}()
 	for b := range batches {
 		if err := im.send(ctx, b); err != nil {
@@ -292,7 +319,7 @@ func readBatches(ctx context.Context, records bulkfile.Reader, skip int64, out c
 
 // send imports a batch and notes what became of it.
 func (im *importer) send(ctx context.Context, b importBatch) error {
-	results, err := im.call.Tokens.Import(ctx, client.Import{ID: im.books.state.ImportID, FirstLine: b.first, DryRun: im.options.dryRun}, b.lines)
+	results, err := im.call.Tokens.Import(ctx, client.Import{ID: im.books.state.ImportID, FirstLine: b.first, DryRun: im.options.dryRun, Export: b.export}, b.lines)
 	clear(b.lines)
 	if err != nil {
 		return err

@@ -235,3 +235,62 @@ func TestWhatIsWrongWithAnImportIsSaidInOneSentence(t *testing.T) {
 		t.Errorf("with another mapping = %d %s, want 2", got.code, got.err)
 	}
 }
+
+// TestAnExportGoesFromOneVaultToAnother: by the commands, with a kill between.
+func TestAnExportGoesFromOneVaultToAnother(t *testing.T) {
+	x := openTill(t)
+	dir := t.TempDir()
+	cards := mustWrite(t, filepath.Join(dir, "cards.csv"), cardsFile(450))
+	x.done("", "import", cards, "--preset", "cards")
+	key, err := age.GenerateX25519Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	identity := mustWrite(t, filepath.Join(dir, "key.txt"), key.String())
+	file := filepath.Join(dir, "tokens.age")
+	wantLine(t, x.done("", "export", "--recipient", key.Recipient().String(), "--type", "card", "--out", file), `status +ready`)
+	out := x.done("", "export", "verify", file, "--identity", identity)
+	wantLine(t, out, `tokens +450`)
+	wantLine(t, out, `verdict +complete and unchanged.*`)
+	results := readLines(t, cards+".tokens.csv")
+	var before api.Token
+	id := strings.Split(results[450], ",")[2]
+	x.read(&before, "", "token", "get", id)
+
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	half := mustWrite(t, filepath.Join(dir, "half.age"), string(b[:len(b)/2]))
+	if got := given(t, "", "export", "verify", half, "--identity", identity); got.code != 19 {
+		t.Errorf("verify of half a file = %d %s, want 19", got.code, got.err)
+	}
+	if got := given(t, "", "export", "verify", file); got.code != 2 {
+		t.Errorf("verify without an identity = %d %s, want 2", got.code, got.err)
+	}
+	if got := given(t, "", "export", "--recipient", key.Recipient().String(), "--out", file); got.code != 2 {
+		t.Errorf("an export over another = %d %s, want 2", got.code, got.err)
+	}
+
+	y := openTill(t)
+	t.Setenv("TOKENKEEP_URL", failing(t, y.keys.BaseURL, func(n int64) (before, after bool) { return n > 2, n == 2 }))
+	args := []string{"import", file, "--identity", identity}
+	if got := given(t, "", args...); got.code != 12 {
+		t.Fatalf("an import that loses the server = %d %s, want 12", got.code, got.err)
+	}
+	t.Setenv("TOKENKEEP_URL", y.keys.BaseURL)
+	out = y.done("", args...)
+	wantLine(t, out, `created +450`)
+	wantLine(t, out, `rejected +0`)
+	var after api.Token
+	y.read(&after, "", "token", "get", id)
+	if string(after.Data) != string(before.Data) || fmt.Sprint(after.Metadata) != fmt.Sprint(before.Metadata) || !slices.Equal(after.Containers, before.Containers) {
+		t.Errorf("a token is %+v, and was %+v", after, before)
+	}
+	for _, half := range []string{half} {
+		got := given(t, "", "import", half, "--identity", identity)
+		if got.code != 2 || !strings.Contains(got.err, "cannot be read to its end") {
+			t.Errorf("an import of half an export = %d %s, want 2", got.code, got.err)
+		}
+	}
+}

@@ -91,7 +91,7 @@ Start here:
 			root.AddCommand(c)
 		}
 	}
-	add(callers, tokenCommand(), tokenizeCommand(), detokenizeCommand(), importCommand(), sessionCommand(), reactorCommand(), proxyCommand(),
+	add(callers, tokenCommand(), tokenizeCommand(), detokenizeCommand(), importCommand(), exportCommand(), sessionCommand(), reactorCommand(), proxyCommand(),
 		applicationCommand(), permissionCommand(), accessCommand(), logCommand(), healthCommand(), profileCommand())
 	add(operators, devCommand(), serveCommand(), configCommand(), statusCommand(), storeCommand(), sweepCommand(), backupCommand(), restoreCommand(),
 		migrateStoreCommand(), doctorCommand(), tenantCommand(), keyCommand(), auditCommand())
@@ -140,6 +140,7 @@ var exits = []struct {
 	{16, func(err error) bool { return errors.Is(err, errUnwell) }, "the doctor found something that must be put right"},
 	{17, func(err error) bool { return errors.Is(err, transfer.ErrDiffers) }, "what a migration wrote is not what it read"},
 	{18, func(err error) bool { return errors.Is(err, store.ErrUnfinished) }, "a migration to the database is not complete"},
+	{19, func(err error) bool { return errors.Is(err, errExportChanged) }, "an export of tokens is not what was signed"},
 }
 
 // What the library says of a command line repeats it, and somebody will have

@@ -18,6 +18,7 @@ import (
 
 var (
 	errFirstLine = fault.Field("first_line", "must be a whole number from 1 to 1000000000000")
+	errFormat    = fault.Field("format", "must be tokens or export")
 	errDryRun    = fault.Field("dry_run", "must be true or false")
 )
 
@@ -44,6 +45,13 @@ func importOf(q url.Values) (in importing.Import, err error) {
 		if in.FirstLine, err = strconv.ParseInt(q.Get("first_line"), 10, 64); err != nil {
 			return in, errFirstLine
 		}
+	}
+	switch q.Get("format") {
+	case "", "tokens":
+	case "export":
+		in.Export = true
+	default:
+		return in, errFormat
 	}
 	switch q.Get("dry_run") {
 	case "", "false":

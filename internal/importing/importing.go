@@ -79,6 +79,8 @@ type Import struct {
 	FirstLine int64
 	// DryRun checks the lines and stores nothing.
 	DryRun bool
+	// Export says that the lines are those of an export of tokens.
+	Export bool
 }
 
 // The states of a line after an import.
@@ -142,8 +144,12 @@ func (s *Service) Run(ctx context.Context, in Import, body io.Reader, o Observer
 		}
 	}
 	lines := newLines(body, in.FirstLine, s.maxLine)
+	var from source = lines
+	if in.Export {
+		from = &segments{in: lines, number: in.FirstLine, trusts: func(keyID string) (bool, error) { return s.trusts(ctx, keys, keyID) }}
+	}
 	for {
-		batch, err := lines.batch(maxBatchLines, maxBatchBytes)
+		batch, err := from.take()
 		if err != nil {
 			return err
 		}
@@ -205,6 +211,8 @@ func (r *run) batch(ctx context.Context, c access.Caller, lines []line, o Observ
 	if lines = lines[known:]; len(lines) == 0 {
 		return nil
 	}
+	c, release := c.Holding()
+	defer release()
 	weight := int64(0)
 	for _, l := range lines {
 		weight += lineWeight*int64(len(l.text)) + jsonvalue.Weight(l.text)
@@ -212,7 +220,6 @@ func (r *run) batch(ctx context.Context, c access.Caller, lines []line, o Observ
 	if err := c.ChargeMemory(weight); err != nil {
 		return err
 	}
-	defer func() { _ = c.ChargeMemory(-weight) }() // giving back never fails
 	results, err := r.store(ctx, c, lines, o.Denied)
 	if err != nil {
 		return err

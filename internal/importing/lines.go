@@ -16,6 +16,8 @@ type line struct {
 	number int64
 	text   []byte
 	long   bool // longer than a line may be; it has no text
+	// exported says that it comes from an export that a trusted key has signed.
+	exported bool
 }
 
 func (l line) blank() bool { return !l.long && len(bytes.TrimSpace(l.text)) == 0 }
@@ -30,7 +32,7 @@ func (l line) request() (token.Import, error) {
 		return token.Import{}, err
 	}
 	r, err := token.ParseRequest(v)
-	return token.Import{Request: r}, err
+	return token.Import{Request: r, Exported: l.exported}, err
 }
 
 // lines reads a body line by line. A line that is too long is read to its end

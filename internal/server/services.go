@@ -11,6 +11,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/directory"
 	"github.com/tokenkeep/tokenkeep/internal/egress"
 	"github.com/tokenkeep/tokenkeep/internal/endpoint"
+	"github.com/tokenkeep/tokenkeep/internal/exporting"
 	"github.com/tokenkeep/tokenkeep/internal/expression"
 	"github.com/tokenkeep/tokenkeep/internal/idempotency"
 	"github.com/tokenkeep/tokenkeep/internal/importing"
@@ -37,6 +38,7 @@ type services struct {
 	tokens    *token.Service
 	answers   *idempotency.Service
 	imports   *importing.Service
+	exports   *exporting.Service
 	egress    *egress.Egress
 	sandbox   *sandbox.Sandbox // nil where no code runs
 	scripts   *script.Runner
@@ -79,12 +81,13 @@ func (s *Server) connect(ctx context.Context) (err error) {
 	})
 	s.answers = idempotency.New(s.store, s.ring, s.now, s.tokens.Replay)
 	s.imports = importing.New(s.store, s.ring, s.tokens, s.now, int(s.config.MaxBody))
+	s.exports = exporting.New(s.store, s.ring, s.tokens, s.now)
 	s.connectCode()
 	return nil
 }
 
 func (s *Server) endpoints() endpoint.Services {
-	return endpoint.Services{Directory: s.directory, Audit: s.audit, Tokens: s.tokens, Idempotency: s.answers, Reactors: s.reactors, Proxies: s.proxies, Imports: s.imports}
+	return endpoint.Services{Directory: s.directory, Audit: s.audit, Tokens: s.tokens, Idempotency: s.answers, Reactors: s.reactors, Proxies: s.proxies, Imports: s.imports, Exports: s.exports}
 }
 
 // KEKError says that the configured key-encryption key cannot be used.

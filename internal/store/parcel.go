@@ -10,6 +10,7 @@ const (
 	ParcelResult   = "result"   // what such a run returned, until it is asked for
 	ParcelRun      = "run"      // what a run printed
 	ParcelImport   = "import"   // how far an import has come, and what became of its lines
+	ParcelExport   = "export"   // an export that was requested
 )
 
 // Parcel is something sealed that is kept for a while. What its parts mean is

@@ -67,6 +67,11 @@ export const rows = {
   listTokensFrom: { method: 'GET', path: '/v2/tokens' },
   searchTokensFrom: { method: 'POST', path: '/v2/tokens/search', reads: true },
 
+  createExport: { method: 'POST', path: '/exports' },
+  getExport: { method: 'GET', path: '/exports/{id}' },
+  approveExport: { method: 'POST', path: '/exports/{id}/approve', reads: true },
+  // Called by Caller.stream.
+  getExportContent: { method: 'GET', path: '/exports/{id}/content' },
   importTokens: { method: 'POST', path: '/imports', media: 'application/x-ndjson', reads: true, answer: 'text' },
 
   createReactor: { method: 'POST', path: '/reactors', keyed: true },
