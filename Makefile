@@ -218,7 +218,7 @@ coverage: $(TESTED)
 	@$(REQUIRED) KEEPTEST_ROUNDS=few $(GOTEST) -timeout 20m -cover ./internal/directory ./internal/token
 
 # The tests that know no store. Those where the store decides most are in 'make test', the others in 'make check'.
-BOTH := ./internal/token ./test/contract ./test/knowledge ./test/parallel
+BOTH := ./internal/token ./test/contract ./test/knowledge ./test/parallel ./test/moving
 BOTH_LONG := $(BOTH) ./test/clock ./test/matrix ./test/openapi ./test/rotation
 
 .PHONY: both

@@ -37,6 +37,8 @@ func Header(prefix, name string) string { return prefix + "-" + name }
 const (
 	MediaJSON       = "application/json"
 	MediaMergePatch = "application/merge-patch+json"
+	MediaNDJSON     = "application/x-ndjson"     // a JSON value on each line
+	MediaAge        = "application/octet-stream" // a file that age has encrypted
 )
 
 // ValidationTitle is the title of a problem that has errors.

@@ -117,8 +117,8 @@ func (c *caller) call(ctx context.Context, r request, out any, options []CallOpt
 	if err != nil {
 		return err
 	}
-	var body []byte
-	if r.in != nil {
+	body, isLines := r.in.(Lines)
+	if r.in != nil && !isLines {
 		if body, err = json.Marshal(r.in); err != nil {
 			// The error of the library may quote the value.
 			return fmt.Errorf("client: %s: the request cannot be written as JSON: %w", r, ErrInvalid)
@@ -191,6 +191,9 @@ func (c *caller) try(ctx context.Context, r request, address string, body []byte
 	}
 	if out == nil {
 		return nil
+	}
+	if results, isLines := out.(*[]api.ImportResult); isLines {
+		return c.results(r, got, results)
 	}
 	media, _, _ := mime.ParseMediaType(got.header.Get("Content-Type"))
 	if media != api.MediaJSON || json.Unmarshal(got.text, out) != nil {

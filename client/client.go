@@ -40,6 +40,7 @@ type Client struct {
 	Reactors     Reactors
 	Events       Events
 	Webhooks     Webhooks
+	Exports      Exports
 
 	caller *caller
 }
@@ -150,7 +151,7 @@ func New(baseURL string, options ...Option) (*Client, error) {
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &Client{
 		Tenant: Tenant{c}, Applications: Applications{c}, Keys: Keys{c}, Permissions: Permissions{c},
-		Tokens: Tokens{c}, Logs: Logs{c}, Sessions: Sessions{c}, Access: Access{c}, Reactors: Reactors{c}, Proxies: Proxies{c}, Events: Events{c}, Webhooks: Webhooks{c}, caller: c,
+		Tokens: Tokens{c}, Logs: Logs{c}, Sessions: Sessions{c}, Access: Access{c}, Reactors: Reactors{c}, Proxies: Proxies{c}, Events: Events{c}, Webhooks: Webhooks{c}, Exports: Exports{c}, caller: c,
 	}, nil
 }
 

@@ -36,7 +36,7 @@ func (c *caller) again(r request, err error, tried int) (wait time.Duration, aga
 	switch {
 	case errors.As(err, &refusal):
 		// A first try whose connection broke may still be at work.
-		inFlight := r.keyed && refusal.Status == http.StatusConflict && refusal.RetryAfter > 0
+		inFlight := (r.keyed || r.reads) && refusal.Status == http.StatusConflict && refusal.RetryAfter > 0
 		if (!isPassing(refusal.Status) || r.runs) && !inFlight || refusal.RetryAfter > mostAsked {
 			return 0, false
 		}

@@ -30,6 +30,9 @@ var covered = map[string]string{
 	"tokenize": "tokenize", "detokenize": "detokenize", "createToken": "token create --type token", "getToken": "token get t", "updateToken": "token update t",
 	"deleteToken": "token delete t", "listTokensFrom": "token list", "searchTokensFrom": "token search id:t",
 
+	"importTokens": "import -", "createExport": "export --recipient r --out NEW", "getExport": "export get x", "getExportContent": "export --id x --out NEW",
+	"approveExport": "export approve x --recipient r",
+
 	"createReactor": "reactor deploy FILE --name r", "replaceReactor": "reactor deploy FILE --id r", "listReactors": "reactor list", "getReactor": "reactor get r",
 	"patchReactor": "reactor update r", "deleteReactor": "reactor delete r", "react": "reactor react r", "reactAsync": "reactor react r --async",
 	"getReactorResult": "reactor result r q", "listReactorRuns": "reactor logs r",
@@ -77,6 +80,10 @@ func TestEveryOperationHasACommand(t *testing.T) {
 		if slices.Contains([]string{"GET /applications/{id}/keys", "GET /permissions", "GET /logs/entity-types", "GET /names"}, pattern) {
 			body = `[]`
 		}
+		if pattern == "POST /imports" {
+			w.Header().Set("Content-Type", "application/x-ndjson")
+			body = `{"line":1,"status":"created","id":"x"}` + "\n" + `{"line":2,"status":"end"}`
+		}
 		_, _ = w.Write([]byte(body))
 	}))
 	defer s.Close()
@@ -94,7 +101,7 @@ func TestEveryOperationHasACommand(t *testing.T) {
 		}
 		seen = nil
 		for _, more := range [][]string{nil, {"--json"}} {
-			args := append(strings.Fields(strings.ReplaceAll(line, "FILE", file)), more...)
+			args := append(strings.Fields(strings.NewReplacer("FILE", file, "NEW", filepath.Join(t.TempDir(), "new")).Replace(line)), more...)
 			got := given(t, `{"nonce":"n"}`, args...)
 			if got.code != 0 {
 				t.Errorf("tokenkeep %s = %d %s", line, got.code, got.err)

@@ -44,8 +44,13 @@ func main() {
 	// The logger of the standard library quotes bytes that a destination sent
 	// out of turn. Nothing of ours writes there.
 	log.SetOutput(io.Discard)
+	protectProcess = protectMemory
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
+
+// protectProcess is called by commands that hold values of many. Tests, which
+// run commands inside their own process, leave it as it is.
+var protectProcess = func() {}
 
 func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
 	root := rootCommand()
@@ -95,7 +100,7 @@ Start here:
 			root.AddCommand(c)
 		}
 	}
-	add(callers, tokenCommand(), tokenizeCommand(), detokenizeCommand(), sessionCommand(), reactorCommand(), proxyCommand(),
+	add(callers, tokenCommand(), tokenizeCommand(), detokenizeCommand(), importCommand(), exportCommand(), sessionCommand(), reactorCommand(), proxyCommand(),
 		applicationCommand(), permissionCommand(), accessCommand(), logCommand(), eventsCommand(), webhookCommand(), healthCommand(), profileCommand())
 	add(operators, devCommand(), initCommand(), serveCommand(), configCommand(), statusCommand(), storeCommand(), sweepCommand(), backupCommand(), restoreCommand(),
 		migrateStoreCommand(), doctorCommand(), tenantCommand(), keyCommand(), auditCommand())
@@ -144,6 +149,7 @@ var exits = []struct {
 	{16, func(err error) bool { return errors.Is(err, errUnwell) }, "the doctor found something that must be put right"},
 	{17, func(err error) bool { return errors.Is(err, transfer.ErrDiffers) }, "what a migration wrote is not what it read"},
 	{18, func(err error) bool { return errors.Is(err, store.ErrUnfinished) }, "a migration to the database is not complete"},
+	{19, func(err error) bool { return errors.Is(err, errExportChanged) }, "an export of tokens is not what was signed"},
 }
 
 // quoted finds what the library repeats of a command line in its errors.

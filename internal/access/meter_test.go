@@ -24,6 +24,29 @@ func (m *meter) Memory(tenant string, n int64) error {
 	return m.full
 }
 
+func TestAPartOfARequestGivesItsMemoryBack(t *testing.T) {
+	m := &meter{}
+	c := access.NewSystem("tenant").WithOrigin(access.Origin{Meter: m})
+	part, release := c.Holding()
+	if err := errors.Join(part.ChargeTokens(1), part.ChargeMemory(5), part.ChargeMemory(-2)); err != nil {
+		t.Errorf("charges = %v", err)
+	}
+	m.full = errors.New("full")
+	if err := part.ChargeMemory(9); !errors.Is(err, m.full) {
+		t.Errorf("beyond the limit = %v, want what the meter says", err)
+	}
+	release()
+	release()
+	if got, want := fmt.Sprint(m.charged), "[tokens 1 tenant 5 tenant -2 tenant 9 tenant -3]"; got != want {
+		t.Errorf("charged %s, want %s", got, want)
+	}
+	free, release := access.NewSystem("tenant").Holding()
+	if err := free.ChargeMemory(1); err != nil {
+		t.Errorf("without a meter = %v", err)
+	}
+	release()
+}
+
 func TestWhatACallerUsesIsChargedToItsRequest(t *testing.T) {
 	m := &meter{}
 	c := access.NewSystem("tenant").WithOrigin(access.Origin{Meter: m})

@@ -242,7 +242,7 @@ func TestSettings(t *testing.T) {
 	defaults := map[string]string{
 		"fingerprint_tokens": "true", "deduplicate_tokens": "false", "disable_ephemeral_proxy": "false",
 		"disable_anonymous_detokenization": "false", "uncapped_sessions": "false", "cvc_retention": "1h",
-		"blind_deduplication": "false", "masked_fingerprints": "false", "numeric_ids": "false",
+		"blind_deduplication": "false", "masked_fingerprints": "false", "numeric_ids": "false", "export_approval": "false", "trusted_export_keys": "none",
 	}
 	with := func(name, value string) map[string]string {
 		m := maps.Clone(defaults)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tokenkeep/tokenkeep/internal/fault"
@@ -21,6 +22,7 @@ type Settings struct {
 	DisableAnonymousDetokenization bool
 	NumericIDs                     bool
 	CVCRetention                   time.Duration
+	ExportApproval                 bool
 
 	// widening is what the row says, which anyone who can write to the database
 	// may have changed.
@@ -34,11 +36,25 @@ type Widening struct {
 	UncappedSessions   bool `json:"uncapped_sessions,omitempty"`
 	BlindDeduplication bool `json:"blind_deduplication,omitempty"`
 	MaskedFingerprints bool `json:"masked_fingerprints,omitempty"`
+	// Trusted are the ids of keys whose exports are trusted, with commas between.
+	Trusted string `json:"trusted_export_keys,omitempty"`
+}
+
+// TrustedExports returns the ids of the keys whose exports are trusted.
+func (w Widening) TrustedExports() []string {
+	if w.Trusted == "" {
+		return nil
+	}
+	return strings.Split(w.Trusted, ",")
 }
 
 // and returns what is on in both.
 func (w Widening) and(v Widening) Widening {
+	if w.Trusted != v.Trusted {
+		w.Trusted = ""
+	}
 	return Widening{
+		Trusted:            w.Trusted,
 		UncappedSessions:   w.UncappedSessions && v.UncappedSessions,
 		BlindDeduplication: w.BlindDeduplication && v.BlindDeduplication,
 		MaskedFingerprints: w.MaskedFingerprints && v.MaskedFingerprints,
@@ -73,6 +89,20 @@ var settings = []Setting{
 		func(s *Settings) *bool { return &s.widening.MaskedFingerprints }),
 	choice("numeric_ids", "Whether ids, containers and metadata keys may look like card numbers.", "false",
 		func(s *Settings) *bool { return &s.NumericIDs }),
+	choice("export_approval", "Whether an export of tokens takes the approval of another application.", "false",
+		func(s *Settings) *bool { return &s.ExportApproval }),
+	{
+		Name: "trusted_export_keys", Doc: "Keys of other tenants whose exports may bring ids that look like card numbers: up to 10 key ids of 64 hexadecimal digits, with commas between, or none.",
+		Default: "none", refusal: "must be up to 10 ids of 64 hexadecimal digits, with commas between, or none",
+		read: func(s *Settings, text string) bool {
+			if text == "none" {
+				return true
+			}
+			s.widening.Trusted = text
+			ids := s.widening.TrustedExports()
+			return len(ids) > 0 && len(ids) <= 10 && !slices.ContainsFunc(ids, func(id string) bool { return len(id) != 64 || strings.Trim(id, "0123456789abcdef") != "" })
+		},
+	},
 	{
 		Name: "cvc_retention", Doc: "How long a card's security code is kept; at most an hour.", Default: "1h",
 		refusal: "must be a duration from 1m to 1h",

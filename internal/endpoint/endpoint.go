@@ -22,9 +22,11 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/audit"
 	"github.com/tokenkeep/tokenkeep/internal/directory"
 	"github.com/tokenkeep/tokenkeep/internal/event"
+	"github.com/tokenkeep/tokenkeep/internal/exporting"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 	"github.com/tokenkeep/tokenkeep/internal/idempotency"
+	"github.com/tokenkeep/tokenkeep/internal/importing"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
 	"github.com/tokenkeep/tokenkeep/internal/proxy"
 	"github.com/tokenkeep/tokenkeep/internal/reactor"
@@ -45,6 +47,8 @@ type Services struct {
 	Proxies     *proxy.Service
 	Events      *event.Service
 	Webhooks    *webhook.Service
+	Imports     *importing.Service
+	Exports     *exporting.Service
 }
 
 // row is a route with what it does.
@@ -94,6 +98,14 @@ func Routes(s Services) []httpapi.Route {
 		{httpapi.Route{Pattern: "POST /tokens/search", Auth: httpapi.APIKey, Permission: access.TokenSearch, FromCode: true, Body: httpapi.JSON}, s.searchTokens},
 		{httpapi.Route{Pattern: "GET /v2/tokens", Auth: httpapi.APIKey, Permission: access.TokenRead, FromCode: true}, s.listTokensFrom},
 		{httpapi.Route{Pattern: "POST /v2/tokens/search", Auth: httpapi.APIKey, Permission: access.TokenSearch, FromCode: true, Body: httpapi.JSON}, s.searchTokensFrom},
+
+		{httpapi.Route{Pattern: "POST /imports", Auth: httpapi.APIKey, Permission: access.TokenCreate, Body: httpapi.Lines}, s.importTokens},
+
+		{httpapi.Route{Pattern: "POST /exports", Auth: httpapi.APIKey, Permission: access.TokenRead, Body: httpapi.JSON}, s.createExport},
+		// The service decides: whoever requested it, and whoever may approve it.
+		{httpapi.Route{Pattern: "GET /exports/{id}", Auth: httpapi.APIKey}, s.getExport},
+		{httpapi.Route{Pattern: "GET /exports/{id}/content", Auth: httpapi.APIKey, Permission: access.TokenRead}, s.getExportContent},
+		{httpapi.Route{Pattern: "POST /exports/{id}/approve", Auth: httpapi.APIKey, Permission: access.TenantUpdate, Body: httpapi.JSON}, s.approveExport},
 
 		{httpapi.Route{Pattern: "POST /reactors", Auth: httpapi.APIKey, Permission: access.ReactorCreate, Body: httpapi.JSON, Idempotent: true}, s.createReactor},
 		{httpapi.Route{Pattern: "GET /reactors", Auth: httpapi.APIKey, Permission: access.ReactorRead}, s.listReactors},

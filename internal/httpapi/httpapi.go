@@ -195,6 +195,13 @@ func (h *Handler) serve(x *exchange, r *http.Request) error {
 		r.Body = http.NoBody
 	case JSON, MergePatch:
 		r.Body = http.MaxBytesReader(x, r.Body, h.options.MaxBody)
+	case Lines:
+		if err := checkMedia(Lines, r.Header.Values("Content-Type")); err != nil {
+			return err
+		}
+		if isCoded(r.Header) {
+			return errCoded
+		}
 	}
 	return x.row.Handle(x, r, caller)
 }

@@ -27,6 +27,7 @@ var ErrNoBody = fault.New(fault.Invalid, "a body is required")
 
 var (
 	errMediaJSON  = fault.New(fault.MediaType, "the content type must be application/json")
+	errMediaLines = fault.New(fault.MediaType, "the content type must be application/x-ndjson")
 	errCoded      = fault.New(fault.MediaType, "the body must not be compressed")
 	errMediaPatch = fault.New(fault.MediaType, "the content type must be application/merge-patch+json")
 	errTooLarge   = fault.New(fault.TooLarge, "the body is too large")
@@ -150,6 +151,8 @@ func checkMedia(body Body, contentType []string) error {
 		media, _, _ = mime.ParseMediaType(contentType[0])
 	}
 	switch {
+	case body == Lines && media != api.MediaNDJSON:
+		return errMediaLines
 	case body == MergePatch && media != api.MediaMergePatch:
 		return errMediaPatch
 	case body == JSON && media != api.MediaJSON && (media == api.MediaMergePatch || !strings.HasSuffix(media, "+json")):

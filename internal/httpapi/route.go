@@ -31,6 +31,7 @@ const (
 	JSON                   // application/json, bounded, read by Decode
 	MergePatch             // application/merge-patch+json, bounded, read by Decode
 	Raw                    // the handler reads r.Body itself, under its own bounds
+	Lines                  // application/x-ndjson of any length; likewise
 )
 
 // Readers says which web pages may read the responses of a row. The zero value

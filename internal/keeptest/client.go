@@ -50,7 +50,7 @@ type Answer struct {
 }
 
 // Call calls the API with a key, or without one when that is empty. A body is
-// sent as JSON, by PATCH as a merge patch. More headers are given as name, value, name, value.
+// sent as JSON, by PATCH as a merge patch, to /imports as lines. More headers are given as name, value, name, value.
 func (s *Server) Call(t testing.TB, method, path, key, body string, headers ...string) Answer {
 	t.Helper()
 	var send io.Reader
@@ -68,6 +68,9 @@ func (s *Server) Call(t testing.TB, method, path, key, body string, headers ...s
 		r.Header.Set("Content-Type", api.MediaJSON)
 		if method == http.MethodPatch {
 			r.Header.Set("Content-Type", api.MediaMergePatch)
+		}
+		if strings.HasPrefix(path, "/imports") {
+			r.Header.Set("Content-Type", api.MediaNDJSON)
 		}
 	}
 	for i := 0; i < len(headers); i += 2 {

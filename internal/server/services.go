@@ -12,8 +12,10 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/egress"
 	"github.com/tokenkeep/tokenkeep/internal/endpoint"
 	"github.com/tokenkeep/tokenkeep/internal/event"
+	"github.com/tokenkeep/tokenkeep/internal/exporting"
 	"github.com/tokenkeep/tokenkeep/internal/expression"
 	"github.com/tokenkeep/tokenkeep/internal/idempotency"
+	"github.com/tokenkeep/tokenkeep/internal/importing"
 	"github.com/tokenkeep/tokenkeep/internal/jobs"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
 	"github.com/tokenkeep/tokenkeep/internal/keyring/localkms"
@@ -37,6 +39,8 @@ type services struct {
 	sealer    *audit.Sealer
 	tokens    *token.Service
 	answers   *idempotency.Service
+	imports   *importing.Service
+	exports   *exporting.Service
 	egress    *egress.Egress
 	sandbox   *sandbox.Sandbox // nil where no code runs
 	scripts   *script.Runner
@@ -80,12 +84,14 @@ func (s *Server) connect(ctx context.Context) (err error) {
 		},
 	})
 	s.answers = idempotency.New(s.store, s.ring, s.now, s.tokens.Replay)
+	s.imports = importing.New(s.store, s.ring, s.tokens, s.now, int(s.config.MaxBody))
+	s.exports = exporting.New(s.store, s.ring, s.tokens, s.now)
 	s.connectCode()
 	return nil
 }
 
 func (s *Server) endpoints() endpoint.Services {
-	return endpoint.Services{Directory: s.directory, Audit: s.audit, Tokens: s.tokens, Idempotency: s.answers, Reactors: s.reactors, Proxies: s.proxies, Events: s.events, Webhooks: s.webhooks}
+	return endpoint.Services{Directory: s.directory, Audit: s.audit, Tokens: s.tokens, Idempotency: s.answers, Reactors: s.reactors, Proxies: s.proxies, Events: s.events, Webhooks: s.webhooks, Imports: s.imports, Exports: s.exports}
 }
 
 // KEKError says that the configured key-encryption key cannot be used.

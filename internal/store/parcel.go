@@ -11,6 +11,8 @@ const (
 	ParcelRun             = "run"              // what a run printed
 	ParcelWebhook         = "webhook"          // an event that a webhook has to get
 	ParcelWebhookDelivery = "webhook-delivery" // how the deliveries of an event to a webhook went
+	ParcelImport          = "import"           // how far an import has come, and what became of its lines
+	ParcelExport          = "export"           // an export that was requested
 )
 
 // Parcel is something sealed that is kept for a while. What its parts mean is

@@ -56,6 +56,11 @@ type pending struct {
 	decision access.Decision // about token:create
 	tries    int
 
+	// separate says that it is stored with others and does not depend on them:
+	// a fault of its own refuses it, and nothing else.
+	separate bool
+	refused  error // why it is not stored
+
 	duplicate       *store.Token // that it repeats; nil while none is found
 	repeated        *Token       // the response for a duplicate, and the version of that
 	repeatedVersion int64
@@ -100,16 +105,28 @@ func (s *Service) insert(ctx context.Context, b *expression.Budget, c author, ke
 	if err != nil {
 		return nil, err
 	}
-	if err := s.findDuplicates(ctx, c, keys, set, list); err != nil {
+	err = s.insertPending(ctx, b, c, keys, set, epoch, list, func(tx store.Tx, list []Token) error {
+		made = list
+		return finish(tx, list)
+	})
+	if err != nil {
 		return nil, err
+	}
+	return made, nil
+}
+
+// insertPending stores what has its id and its row, in one transaction.
+func (s *Service) insertPending(ctx context.Context, b *expression.Budget, c author, keys *keyring.Keys, set settings, epoch *keyring.EpochKey, list []*pending, finish func(store.Tx, []Token) error) error {
+	if err := s.findDuplicates(ctx, c, keys, set, list); err != nil {
+		return err
 	}
 	for conflicts := 0; ; {
 		if err := s.showDuplicates(b, c, keys, set, list); err != nil {
-			return nil, err
+			return err
 		}
 		taken := make(map[*pending]bool)
 		err := s.update(ctx, c.Caller, func(tx store.Tx) error {
-			made = make([]Token, 0, len(list)) // a transaction may run again
+			made := make([]Token, 0, len(list)) // a transaction may run again
 			clear(taken)
 			if err := s.insertAll(ctx, tx, c, keys, set, list, &made, taken); err != nil {
 				return err
@@ -120,24 +137,24 @@ func (s *Service) insert(ctx context.Context, b *expression.Budget, c author, ke
 			return finish(tx, made)
 		})
 		if err == nil {
-			return made, nil
+			return nil
 		}
 		if errors.Is(err, errUnseen) {
 			// Another call, or this one, inserted it just now.
 			if conflicts++; conflicts > maxInsertConflicts {
-				return nil, errContended
+				return errContended
 			}
 			continue
 		}
 		if errors.Is(err, store.ErrExists) {
 			// Another node inserted at the same time: looked for again, it is found.
 			if conflicts++; conflicts > maxInsertConflicts {
-				return nil, errTaken
+				return errTaken
 			}
 			continue
 		}
 		if !errors.Is(err, errDrawAgain) {
-			return nil, err
+			return err
 		}
 		// Only ids that were drawn are drawn again, each a bounded number of times.
 		for p := range taken {
@@ -145,7 +162,7 @@ func (s *Service) insert(ctx context.Context, b *expression.Budget, c author, ke
 				p.namer.template = nil
 			}
 			if err := s.name(b, c, keys, set, epoch, p); err != nil {
-				return nil, p.placed(err)
+				return p.placed(err)
 			}
 		}
 	}
@@ -174,6 +191,16 @@ func (s *Service) nameAll(b *expression.Budget, c author, keys *keyring.Keys, se
 // name gives a draft an id, decides whether the caller may create it, seals it
 // and makes the response.
 func (s *Service) name(b *expression.Budget, c author, keys *keyring.Keys, set settings, epoch *keyring.EpochKey, p *pending) error {
+	if err := s.identify(b, c.Caller, keys, epoch, p); err != nil || p.separate {
+		return err
+	}
+	var err error
+	p.shown, err = s.show(b, c.Tenant(), p.row, p.contents, jsonvalue.Value{}, c.sees(set, p.row, p.decision))
+	return err
+}
+
+// identify is name without the response.
+func (s *Service) identify(b *expression.Budget, c access.Caller, keys *keyring.Keys, epoch *keyring.EpochKey, p *pending) error {
 	id, err := p.namer.id(b, s.random)
 	if err != nil {
 		return err
@@ -182,10 +209,7 @@ func (s *Service) name(b *expression.Budget, c author, keys *keyring.Keys, set s
 	if err := p.decision.Err(); err != nil {
 		return err
 	}
-	if p.row, err = p.draft.row(keys, epoch, id, c.Application(), s.now()); err != nil {
-		return err
-	}
-	p.shown, err = s.show(b, c.Tenant(), p.row, p.contents, jsonvalue.Value{}, c.sees(set, p.row, p.decision))
+	p.row, err = p.draft.row(keys, epoch, id, c.Application(), s.now())
 	return err
 }
 
@@ -196,6 +220,7 @@ func (s *Service) insertAll(ctx context.Context, tx store.Tx, c author, keys *ke
 	now := s.now()
 	unseen := false
 	for _, p := range list {
+		p.refused = nil
 		// Updates are serializable: of two that look here at the same time and
 		// then insert, one finds what the other inserted.
 		existing, err := s.findDuplicate(ctx, tx, c, keys, set, p)
@@ -223,6 +248,9 @@ func (s *Service) insertAll(ctx context.Context, tx store.Tx, c author, keys *ke
 				entries = append(entries, audit.Expired(c.Tenant(), now, old.Type, old.ID).In(old.Containers))
 			case p.namer.random:
 				taken[p] = true
+				continue
+			case p.separate:
+				p.refused = errTaken
 				continue
 			default:
 				return errTaken

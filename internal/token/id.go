@@ -19,7 +19,8 @@ var (
 
 // namer makes the ids of one token.
 type namer struct {
-	template *expression.Template // nil: ids are UUIDs
+	template *expression.Template // nil: ids are UUIDs, or literal
+	literal  string               // the id of a token that was exported
 	scope    expression.Scope
 	private  []string // fields of the data that must not become an id
 	numeric  bool     // ids may look like card numbers
@@ -43,6 +44,9 @@ func newNamer(b *expression.Budget, text string, kind *Type, data jsonvalue.Valu
 
 // id makes an id. It is another one each time when n.random.
 func (n namer) id(b *expression.Budget, random io.Reader) (string, error) {
+	if n.literal != "" {
+		return n.exportedID()
+	}
 	if n.template == nil {
 		return access.NewID(), nil
 	}
@@ -58,6 +62,18 @@ func (n namer) id(b *expression.Budget, random io.Reader) (string, error) {
 		return "", errIDData
 	}
 	return id, nil
+}
+
+// exportedID is an id that a vault of ours has given out. It may be an alias, so
+// only whole numbers count against it.
+func (n namer) exportedID() (string, error) {
+	if !namesItself(n.literal) {
+		return "", errID
+	}
+	if tellsWhole(n.literal, n.scope.Data, n.private) {
+		return "", errIDData
+	}
+	return n.literal, nil
 }
 
 // namesItself reports whether {{<id>}} is an expression for the token of that

@@ -134,6 +134,14 @@ func (g *garden) plantTokens() {
 	g.patch(200, g.revealing, id, fmt.Sprintf(`{"data":{"x":%s},"mask":%s,"search_indexes":["{{ data.x }}"]}`, quote(g.secret("patched data")), word("patched mask")))
 	g.want(200, "POST", "/tokenize", g.revealing, fmt.Sprintf(`{"plain":%s,"list":[%s,{"type":"card","data":{"number":%q}}],"x":{"type":"token","data":%s,"mask":%s}}`,
 		quote(g.secret("tokenize")), quote(g.secret("tokenize")), g.number("tokenize"), quote(g.secret("tokenize")), word("mask of tokenize")))
+	for range 2 { // the second gets the results of the first
+		g.want(200, "POST", "/imports?id=planted", g.revealing, fmt.Sprintf(`{"type":"token","data":%s,"metadata":{"k":%s}}`+"\n"+`{"type":"card","data":{"number":%q}}`+"\n"+`{"type":"card","data":{"number":%s}}`+"\n"+`%s`,
+			quote(g.secret("import")), word("metadata of an import"), g.number("import"), quote(g.secret("a line that is rejected")), g.secret("a line that is not JSON")))
+	}
+	// Nobody has the identity of this recipient.
+	var export api.Export
+	g.want(201, "POST", "/exports", g.revealing, `{"recipient":"age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p"}`).Into(g.t, 201, &export)
+	g.hidden.WriteString(g.want(200, "GET", "/exports/"+export.ID+"/content", g.revealing, "").Body)
 	// With their dashes, without which nine digits may be the end of a time.
 	for kind, number := range map[string]string{"social_security_number": "999-" + g.digits(2) + "-" + g.digits(4), "employer_id_number": "99-9" + g.digits(6)} {
 		g.data = append(g.data, len(g.values))

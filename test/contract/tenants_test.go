@@ -7,9 +7,9 @@ import (
 
 const (
 	settings = `{"fingerprint_tokens":"true","deduplicate_tokens":"false","disable_ephemeral_proxy":"false",` +
-		`"disable_anonymous_detokenization":"false","uncapped_sessions":"false","blind_deduplication":"false","masked_fingerprints":"false","numeric_ids":"false","cvc_retention":"1h"}`
+		`"disable_anonymous_detokenization":"false","uncapped_sessions":"false","blind_deduplication":"false","masked_fingerprints":"false","numeric_ids":"false","export_approval":"false","trusted_export_keys":"none","cvc_retention":"1h"}`
 	changedSettings = `{"fingerprint_tokens":"false","deduplicate_tokens":"true","disable_ephemeral_proxy":"false",` +
-		`"disable_anonymous_detokenization":"false","uncapped_sessions":"false","blind_deduplication":"false","masked_fingerprints":"false","numeric_ids":"false","cvc_retention":"10m"}`
+		`"disable_anonymous_detokenization":"false","uncapped_sessions":"false","blind_deduplication":"false","masked_fingerprints":"false","numeric_ids":"false","export_approval":"false","trusted_export_keys":"none","cvc_retention":"10m"}`
 )
 
 func TestTheTenant(t *testing.T) {

@@ -47,6 +47,8 @@ const (
 	management = "management"
 	private    = "private"
 	public     = "public"
+
+	recipient = "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p" // of exports; nobody has its identity
 )
 
 var table = map[string]row{
@@ -88,6 +90,12 @@ var table = map[string]row{
 	"POST /tokens/search":    {key: private, body: `{"query":"type:card"}`, status: 200},
 	"GET /v2/tokens":         {key: private, status: 200},
 	"POST /v2/tokens/search": {key: private, body: `{"query":"type:card"}`, status: 200},
+
+	"POST /exports":              {key: private, body: `{"recipient":"` + recipient + `"}`, status: 201},
+	"GET /exports/{id}":          {key: private, path: "/exports/{fresh}", status: 200, prepare: (*world).freshExport},
+	"GET /exports/{id}/content":  {key: private, path: "/exports/{fresh}/content", status: 200, prepare: (*world).freshExport, outside: true},
+	"POST /exports/{id}/approve": {key: management, path: "/exports/{fresh}/approve", body: `{"recipient":"` + recipient + `"}`, status: 200, prepare: (*world).freshExport},
+	"POST /imports":              {key: private, body: `{"type":"card","data":{"number":"4242424242424242"}}`, status: 200},
 
 	"POST /reactors":                          {key: management, body: `{"name":"New","code":"1","configuration":{}}`, status: 201},
 	"GET /reactors":                           {key: management, status: 200},
@@ -211,6 +219,11 @@ func (w *world) freshToken() {
 }
 func (w *world) freshReactor() {
 	w.names["fresh"] = w.make(management, "/reactors", `{"name":"x","configuration":{},"code":"1"}`)["id"]
+}
+func (w *world) freshExport() {
+	var made api.Export
+	w.Call(w.t, "POST", "/exports", w.keys[private], `{"recipient":"`+recipient+`"}`).Into(w.t, 201, &made)
+	w.names["fresh"] = made.ID
 }
 func (w *world) freshProxy() {
 	w.names["fresh"] = w.make(management, "/proxies", `{"name":"x","destination_url":"https://psp.example.com"}`)["id"]

@@ -81,6 +81,9 @@ var table = map[string]row{
 	"GET /v2/tokens":         {private, "", 200, "?id=<id>", 200},
 	"POST /v2/tokens/search": {private, `{"query":"id:<id>"}`, 200, "", 200},
 
+	"POST /exports": {private, `{"recipient":"age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p"}`, 201, "", 0},
+	"POST /imports": {tokenMaker, `{"type":"token","data":1}`, 200, "", 0},
+
 	"POST /reactors":                  {management, `{"name":"New","code":"1","configuration":{}}`, 201, "", 0},
 	"GET /reactors":                   {management, "", 200, "", 0},
 	"GET /reactors/{id}":              {management, "", 200, "", 0},
@@ -128,6 +131,9 @@ var open = map[string]int{
 // elsewhere are rows that say themselves who may call, with the test of that.
 var elsewhere = map[string]string{
 	"* /proxy/{rest...}":            "test/proxy, TestWhoMayCallAProxy",
+	"GET /exports/{id}":             "test/moving, TestWhoMayFetchAnExport",
+	"GET /exports/{id}/content":     "test/moving, TestWhoMayFetchAnExport",
+	"POST /exports/{id}/approve":    "test/moving, TestAnExportIsApprovedByAnotherApplication",
 	"GET /elements":                 "internal/elements, TestThePlaygroundIsOfDevelopmentMode",
 	"GET /elements/v1/{file}":       "internal/elements, TestTheLoaderHasItsHash",
 	"GET /elements/v1/{key}/{kind}": "internal/elements, TestWhoGetsAPage",
@@ -279,8 +285,11 @@ func (s *square) call(key, target, id string) keeptest.Answer {
 	method, path, _ := strings.Cut(s.route.Pattern, " ")
 	fill := strings.NewReplacer("{id}", target, "<id>", target, "{key_id}", id, "{request_id}", id, "{delivery_id}", id)
 	media := api.MediaJSON
-	if s.route.Body == httpapi.MergePatch {
+	switch s.route.Body {
+	case httpapi.MergePatch:
 		media = api.MediaMergePatch
+	case httpapi.Lines:
+		media = api.MediaNDJSON
 	}
 	return s.k.Call(s.t, method, fill.Replace(path+s.row.query), key, fill.Replace(s.row.body), "Content-Type", media)
 }

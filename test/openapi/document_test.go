@@ -89,7 +89,7 @@ paths:
 func TestTheWatchSees(t *testing.T) {
 	const (
 		tenant = `{"id":"00000000-0000-4000-8000-000000000001","name":"n","created_at":"2030-01-02T03:04:05.000000+00:00","settings":{"fingerprint_tokens":"true",
-			"deduplicate_tokens":"false","disable_ephemeral_proxy":"false","disable_anonymous_detokenization":"false","uncapped_sessions":"false","blind_deduplication":"false","masked_fingerprints":"false","numeric_ids":"false","cvc_retention":"1h"}}`
+			"deduplicate_tokens":"false","disable_ephemeral_proxy":"false","disable_anonymous_detokenization":"false","uncapped_sessions":"false","blind_deduplication":"false","masked_fingerprints":"false","numeric_ids":"false","export_approval":"false","trusted_export_keys":"none","cvc_retention":"1h"}}`
 		problem = `{"title":"Forbidden","status":403,"detail":"no"}`
 	)
 	good := http.Header{"Content-Type": {"application/json"}, "Svc-Trace-Id": {"t"}}

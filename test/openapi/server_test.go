@@ -97,7 +97,7 @@ func taken(r httpapi.Route) string {
 func TestTheDocumentHasTheRowsOfTheServerAndNoOthers(t *testing.T) {
 	var want, got []openapitest.Operation
 	for _, r := range start(t, nil).Routes() {
-		body := map[httpapi.Body]string{httpapi.JSON: api.MediaJSON, httpapi.MergePatch: api.MediaMergePatch, httpapi.Raw: "*/*"}[r.Body]
+		body := map[httpapi.Body]string{httpapi.JSON: api.MediaJSON, httpapi.MergePatch: api.MediaMergePatch, httpapi.Raw: "*/*", httpapi.Lines: api.MediaNDJSON}[r.Body]
 		want = append(want, openapitest.Operation{Pattern: described(r.Pattern), Permission: taken(r), Open: r.Auth == httpapi.Anonymous, Body: body})
 	}
 	for _, o := range openapitest.Load(t).Operations() {
@@ -119,7 +119,7 @@ func TestEveryOperationDescribesTheErrorsOfItsRow(t *testing.T) {
 		if r.Auth != httpapi.Anonymous {
 			want = append(want, 401, 403, 429, 500, 503)
 		}
-		if r.Body == httpapi.JSON || r.Body == httpapi.MergePatch {
+		if r.Body == httpapi.JSON || r.Body == httpapi.MergePatch || r.Body == httpapi.Lines {
 			want = append(want, 400, 408, 413, 415)
 		}
 		if r.Idempotent {
@@ -188,7 +188,7 @@ func TestEveryOperationAnswersAsDescribed(t *testing.T) {
 	ctx := t.Context()
 	walkApplications(ctx, t, c)
 	walkTheRest(ctx, t, c)
-	walkTokens(ctx, t, v.client(t, v.keys.PrivateKey))
+	walkTokens(ctx, t, v.client(t, v.keys.PrivateKey), c)
 	v.walkProxies(t, c)
 	walkWebhooks(t, c)
 	walkSessions(ctx, t, func(key string) *client.Client { return v.client(t, key) }, v.keys)
@@ -430,8 +430,11 @@ func TestEveryOperationDescribesWhoIsTurnedAway(t *testing.T) {
 		if r.Body != httpapi.NoBody {
 			body = "{}"
 		}
-		if r.Body == httpapi.MergePatch {
-			media = "application/merge-patch+json"
+		switch r.Body {
+		case httpapi.MergePatch:
+			media = api.MediaMergePatch
+		case httpapi.Lines:
+			media = api.MediaNDJSON
 		}
 		if got := v.send(t, method, path, body, "SVC-API-KEY", "", "Content-Type", media); got != 401 {
 			t.Errorf("%s without a key → %d, want 401", r.Pattern, got)
@@ -478,7 +481,7 @@ func TestTheClientSendsIdempotencyKeysWhereRowsTakeThem(t *testing.T) {
 	c := with(v.keys.ManagementKey)
 	walkApplications(t.Context(), t, c)
 	walkTheRest(t.Context(), t, c)
-	walkTokens(t.Context(), t, with(v.keys.PrivateKey))
+	walkTokens(t.Context(), t, with(v.keys.PrivateKey), c)
 	walkSessions(t.Context(), t, with, v.keys)
 	walkReactors(t.Context(), t, with, v.keys, false)
 	v.walkProxies(t, c)

@@ -1,6 +1,7 @@
 package openapi_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,7 +17,7 @@ import (
 
 // walkTokens makes a token of every type, shows them in every way there is, and
 // leaves them for the tenant's end.
-func walkTokens(ctx context.Context, t *testing.T, c *client.Client) {
+func walkTokens(ctx context.Context, t *testing.T, c, manager *client.Client) {
 	t.Helper()
 	var ids []string
 	for _, k := range token.Types() {
@@ -49,8 +50,42 @@ func walkTokens(ctx context.Context, t *testing.T, c *client.Client) {
 	}
 	walkLists(ctx, t, c, append(ids, full.ID))
 	walkDocuments(ctx, t, c, ids[0])
+	walkImport(ctx, t, c, manager)
 	if err := c.Tokens.Delete(ctx, full.ID); err != nil {
 		t.Errorf("Tokens.Delete: %v", err)
+	}
+}
+
+// walkImport imports two lines, of which one is rejected, and exports the other.
+func walkImport(ctx context.Context, t *testing.T, c, manager *client.Client) {
+	t.Helper()
+	lines, err := client.LinesOf(api.CreateToken{Type: "token", Data: "a"}, api.CreateToken{Type: "nothing", Data: "b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, in := range []client.Import{{DryRun: true}, {ID: "walked", FirstLine: 5}, {ID: "walked", FirstLine: 5}} {
+		got, err := c.Tokens.Import(ctx, in, lines)
+		if err != nil || len(got) != 3 || got[1].Status != api.ImportRejected || got[2].Status != api.ImportEnd {
+			t.Errorf("Tokens.Import(%+v) = %+v, %v", in, got, err)
+		}
+	}
+	request := api.CreateExport{Recipient: "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p", Filter: api.ExportFilter{Types: []string{"token"}}}
+	export, err := c.Exports.Create(ctx, request)
+	if err != nil || export.Status != api.ExportReady {
+		t.Fatalf("Exports.Create = %+v, %v", export, err)
+	}
+	if got, err := c.Exports.Get(ctx, export.ID); err != nil || got.ID != export.ID {
+		t.Errorf("Exports.Get = %+v, %v", got, err)
+	}
+	if got, err := manager.Exports.Approve(ctx, export.ID, request); err != nil || got.ApprovedBy == "" {
+		t.Errorf("Exports.Approve = %+v, %v", got, err)
+	}
+	var file bytes.Buffer
+	if err := c.Exports.Content(ctx, export.ID, &file); err != nil || !strings.HasPrefix(file.String(), "age-encryption.org/v1") {
+		t.Errorf("Exports.Content = %d bytes, %v", file.Len(), err)
+	}
+	if got, err := c.Tokens.Import(ctx, client.Import{ID: "walked", FirstLine: 8}, lines); !errors.Is(err, client.ErrConflict) {
+		t.Errorf("Tokens.Import after a gap = %+v, %v, want ErrConflict", got, err)
 	}
 }
 

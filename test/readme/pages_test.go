@@ -28,6 +28,8 @@ var pages = map[string]struct {
 		`"number":"XXXXXXXXXXXX4242"`, `"cvc":"123"`, `"expiration_year":2032`, `"name":"`, `"iban":"IBAN DE02120300000000202051"`, `"brand":"visa"`,
 		`"total_items":2`, `"next":"`,
 	}},
+	"export.md":                {3, 2, nil},
+	"import.md":                {6, 5, nil},
 	"sessions.md":              {9, 6, nil},
 	"idempotency.md":           {6, 5, nil},
 	"access.md":                {6, 5, nil},

@@ -30,6 +30,9 @@ var mayDerive = map[string]string{
 	"internal/directory (*Service).Explain":     "tells who may do what, and nothing of data; logged as a read of the token",
 	"internal/endpoint Services.explainAccess":  "calls the service of that name",
 	"internal/idempotency (*Attempt).stored":    "opens a stored response for (*Attempt).Find, which takes the access of then and logs the replay",
+	"internal/exporting (*Service).find":        "opens what was asked to be exported, and no token; Get, Approve and Begin decide and log",
+	"internal/token exported":                   "opens a token for Export, which takes token:read with reveal on it and logs it before",
+	"internal/importing (*run).open":            "opens the ids that an import made, for replay, which logs that they are read again",
 	"internal/reactor (*Service).open":          "opens a job to run it, or a result for Result, which takes the access of then and logs the read",
 	"internal/reactor (*Service).Runs":          "shows what code printed to callers with reactor:read; logged",
 }

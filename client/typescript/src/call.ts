@@ -111,11 +111,12 @@ export class Caller {
     const row: Row = rows[id];
     const operation = `${row.method} ${row.path}`;
     const address = this.#address(row.path, request.ids ?? [], request.query, operation);
-    const headers = new Headers({ Accept: row.answer === 'text' ? 'text/plain' : 'application/json' });
+    const headers = new Headers({ Accept: row.answer === 'text' ? (row.media ?? 'text/plain') : 'application/json' });
     this.#sign(headers, options, operation, row.open !== true);
     let body: string | undefined;
     if ('body' in request) {
-      body = jsonOf(request.body, operation);
+      // Lines are text already.
+      body = row.media === 'application/x-ndjson' && typeof request.body === 'string' ? request.body : jsonOf(request.body, operation);
       headers.set('Content-Type', row.media ?? 'application/json');
     }
     if (row.keyed) {
@@ -183,6 +184,33 @@ export class Caller {
       }
       watch.endTimer();
       return answer;
+    } catch (error) {
+      try {
+        watch.check();
+      } finally {
+        watch.end();
+      }
+      throw error;
+    }
+  }
+
+  /** Sends a request without a body once, and returns its answer as it arrives. Only the beginning has a timeout. */
+  async stream(id: OperationId, ids: string[], options: CallOptions = {}): Promise<ReadableStream<Uint8Array>> {
+    const row: Row = rows[id];
+    const operation = `${row.method} ${row.path}`;
+    const address = this.#address(row.path, ids, undefined, operation);
+    const headers = new Headers();
+    this.#sign(headers, options, operation, true);
+    const watch = new Watch(options.signal, options.timeout ?? this.#timeout, operation);
+    try {
+      const answer = await this.#send(operation, address, { method: row.method, headers, signal: watch.signal });
+      if (!answer.ok || answer.body === null) {
+        const text = await this.#read(operation, answer);
+        const problem = text === undefined || this.#holdsKey(text) ? undefined : problemIn(parsed(text), answer.status);
+        throw this.#refused(operation, answer, problem ?? { title: 'the answer is not in the form of the server', code: undefined, detail: '', errors: {} });
+      }
+      watch.endTimer();
+      return answer.body;
     } catch (error) {
       try {
         watch.check();

@@ -3,6 +3,7 @@ import type { CallOptions, ChangeOptions, ClientOptions } from './call.js';
 import { Proxies, Reactors } from './code.js';
 import { Access, Applications, Keys, Permissions, Sessions, Tenants } from './directory.js';
 import { Events, Webhooks } from './events.js';
+import { Exports } from './exports.js';
 import { Logs } from './logs.js';
 import { Tokens } from './tokens.js';
 
@@ -29,6 +30,7 @@ export class Tokenkeep {
   readonly logs: Logs;
   readonly events: Events;
   readonly webhooks: Webhooks;
+  readonly exports: Exports;
 
   readonly #caller: Caller;
   readonly #options: ClientOptions;
@@ -49,6 +51,7 @@ export class Tokenkeep {
     this.logs = new Logs(caller);
     this.events = new Events(caller);
     this.webhooks = new Webhooks(caller);
+    this.exports = new Exports(caller);
   }
 
   /** Returns a client for the same server with another key, such as that of a session. */

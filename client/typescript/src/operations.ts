@@ -67,6 +67,13 @@ export const rows = {
   listTokensFrom: { method: 'GET', path: '/v2/tokens' },
   searchTokensFrom: { method: 'POST', path: '/v2/tokens/search', reads: true },
 
+  createExport: { method: 'POST', path: '/exports' },
+  getExport: { method: 'GET', path: '/exports/{id}' },
+  approveExport: { method: 'POST', path: '/exports/{id}/approve', reads: true },
+  // Called by Caller.stream.
+  getExportContent: { method: 'GET', path: '/exports/{id}/content' },
+  importTokens: { method: 'POST', path: '/imports', media: 'application/x-ndjson', reads: true, answer: 'text' },
+
   createReactor: { method: 'POST', path: '/reactors', keyed: true },
   listReactors: { method: 'GET', path: '/reactors' },
   getReactor: { method: 'GET', path: '/reactors/{id}' },
@@ -111,7 +118,7 @@ export const rows = {
 } as const satisfies Record<OperationId, Row>;
 
 type Success<K extends OperationId> = keyof operations[K]['responses'] & (200 | 201 | 202 | 204);
-type Content<R> = R extends { content: { 'application/json': infer T } } ? T : R extends { content: { 'text/plain': infer T } } ? T : void;
+type Content<R> = R extends { content: { 'application/json': infer T } } ? T : R extends { content: { 'text/plain': infer T } } ? T : R extends { content: { 'application/x-ndjson': infer T } } ? T : void;
 
 /** What an operation answers with. */
 export type Answer<K extends OperationId> = { [S in Success<K>]: Content<operations[K]['responses'][S]> }[Success<K>];

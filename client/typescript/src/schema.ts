@@ -567,6 +567,130 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/imports": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Make tokens of many lines
+         * @description The body has a request for a token on each line, as `POST /tokens` takes it; it may be of any length. Lines are imported in batches of up to 1,000, each in
+         *     one transaction. A line that is not valid, that the caller may not import or whose id is taken is rejected, and the others are imported. A security code
+         *     is not imported. It takes `token:create` on each container that a token goes to, as a create does.
+         *
+         *     The response has a result for each line, in order, as its batch is stored: read it while you send. Blank lines are counted and have none. The last line
+         *     has the status `end`, or `stopped` with the problem: then the lines from `line` on were not imported. A response without either was cut off.
+         *
+         *     With an `id`, lines that are sent again are not imported again: they have the results that they had, for seven days. Lines are sent in order; a request may
+         *     begin with any line that was sent before, or with the next (409 `import_gap` names it).
+         */
+        post: operations["importTokens"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/exports": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Request an export of tokens
+         * @description An export has the tokens that the filter chooses among those that the caller may read, encrypted with age to a recipient. It takes `token:read` with `reveal`
+         *     on every token in it, which is decided when it is fetched from `GET /exports/{id}/content`. With the tenant setting `export_approval`, another
+         *     application has to approve it first. An export can be approved and fetched for 24 hours.
+         */
+        post: operations["createExport"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/exports/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of an export. */
+                id: components["parameters"]["ExportId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Get an export
+         * @description For the application that requested it, and for callers with `tenant:update`, who may approve it. For others it is a 404.
+         */
+        get: operations["getExport"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/exports/{id}/content": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of an export. */
+                id: components["parameters"]["ExportId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Fetch the tokens of an export
+         * @description A file that age has encrypted to the recipient, written as the tokens are read: lines of JSON with a request for each token, its id included, in segments that are
+         *     signed with the key that signs the tenant's log, and a signed end with counts and hashes. Security codes are not in it. Each token is in the log as
+         *     `Token exported`. A file without its end was cut off: because a token may not be revealed, because the key was revoked meanwhile, or by an error.
+         *
+         *     Only the application that requested the export fetches it; before it is approved, where that is asked for, it is a 403 `approval_required`.
+         */
+        get: operations["getExportContent"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/exports/{id}/approve": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of an export. */
+                id: components["parameters"]["ExportId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Approve an export of another application
+         * @description The body names the recipient and the filter that are approved; others than those of the export are a 409 `export_mismatch`. The application that requested the export
+         *     cannot approve it (403 `own_export`). Approving it again changes nothing.
+         */
+        post: operations["approveExport"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/reactors": {
         parameters: {
             query?: never;
@@ -1493,6 +1617,18 @@ export interface components {
              */
             numeric_ids?: "true" | "false";
             /**
+             * @description Whether an export of tokens takes the approval of another application.
+             * @default false
+             * @enum {string}
+             */
+            export_approval?: "true" | "false";
+            /**
+             * @description Keys of other tenants whose exports may bring ids that look like card numbers: up to 10 key ids of 64 hexadecimal digits, with commas between, or `none`.
+             *     `tokenkeep export verify` prints the id of the key of an export.
+             * @default none
+             */
+            trusted_export_keys?: string;
+            /**
              * @description How long a card's security code is kept, from `1m` to `1h`.
              * @default 1h
              */
@@ -2024,6 +2160,61 @@ export interface components {
             deduplicate_token?: boolean;
             expires_at?: components["schemas"]["TokenExpiry"];
         };
+        /** @description What is exported of what the caller may read; all of it when nothing is said. */
+        ExportFilter: {
+            /** @description A container that a token has; with `*` at its end, or one under it. */
+            container?: string;
+            /** @description The types of the tokens. */
+            types?: components["schemas"]["TokenType"][];
+        };
+        CreateExport: {
+            /** @description The age recipient (`age1…`) whose identity opens the file. */
+            recipient: string;
+            filter?: components["schemas"]["ExportFilter"];
+        };
+        Export: {
+            /** Format: uuid */
+            id: string;
+            /**
+             * @description `ready`, or `pending_approval` until another application approves it.
+             * @enum {string}
+             */
+            status: "ready" | "pending_approval";
+            recipient: string;
+            filter: components["schemas"]["ExportFilter"];
+            /** @description The application that requested it, or the session. */
+            requested_by: string;
+            created_at: components["schemas"]["Time"];
+            expires_at: components["schemas"]["Time"];
+            /** @description The application that approved it. */
+            approved_by?: string;
+            approved_at?: components["schemas"]["Time"];
+        };
+        /** @description A line of the response of `POST /imports`. */
+        ImportResult: {
+            /**
+             * Format: int64
+             * @description The number of the line of the request; of `stopped`, the first that has no result; of `end`, the one that would come next.
+             */
+            line: number;
+            /**
+             * @description `created`, or `existing` where the line repeats a token that was there before; `valid` in a dry run; `rejected` with what is wrong. The last line of a
+             *     response has `end`, or `stopped` with the problem.
+             * @enum {string}
+             */
+            status: "created" | "existing" | "valid" | "rejected" | "stopped" | "end";
+            /** @description The id of the token. */
+            id?: string;
+            /** @description What is wrong with a line that was rejected, in a sentence. */
+            detail?: string;
+            /** @description A stable word for programs. */
+            code?: string;
+            /** @description Messages by the dotted path of the field at fault. */
+            errors?: {
+                [key: string]: string[];
+            };
+            problem?: components["schemas"]["Problem"];
+        };
         /** @description What is left out stays. `id` and `type` cannot be changed. */
         UpdateToken: {
             /** @description Merged. A new `cvc` begins a new hour. */
@@ -2396,12 +2587,40 @@ export interface components {
                  *         "blind_deduplication": "false",
                  *         "masked_fingerprints": "false",
                  *         "numeric_ids": "false",
+                 *         "export_approval": "false",
+                 *         "trusted_export_keys": "none",
                  *         "cvc_retention": "1h"
                  *       },
                  *       "created_at": "2030-01-02T03:04:05.000000+00:00"
                  *     }
                  */
                 "application/json": components["schemas"]["Tenant"];
+            };
+        };
+        /** @description The export. */
+        Export: {
+            headers: {
+                "SVC-TRACE-ID": components["headers"]["TraceId"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "id": "00000000-0000-4000-8000-000000000040",
+                 *       "status": "pending_approval",
+                 *       "recipient": "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p",
+                 *       "filter": {
+                 *         "container": "/pci/*",
+                 *         "types": [
+                 *           "card"
+                 *         ]
+                 *       },
+                 *       "requested_by": "00000000-0000-4000-8000-000000000002",
+                 *       "created_at": "2030-01-02T03:04:05.000000+00:00",
+                 *       "expires_at": "2030-01-03T03:04:05.000000+00:00"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Export"];
             };
         };
         /** @description The secret, and the one before it while that still signs. */
@@ -2960,6 +3179,8 @@ export interface components {
         };
     };
     parameters: {
+        /** @description The id of an export. */
+        ExportId: string;
         /**
          * @description The application's id.
          * @example 00000000-0000-4000-8000-000000000002
@@ -4608,6 +4829,216 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             408: components["responses"]["RequestTimeout"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    importTokens: {
+        parameters: {
+            query?: {
+                /** @description Names the import, so that lines that are sent again are known. With the key of a public application it must have 22 characters or more. */
+                id?: string;
+                /** @description The number of the first line of the body. Absent, 1. */
+                first_line?: number;
+                /**
+                 * @description `tokens`, or `export` for the decrypted lines of an export: its first line, and then whole segments. The signature of each segment is verified before its
+                 *     tokens are imported (400 `export_invalid`), ids that look like card numbers are taken if the tenant trusts the key that signed it, and only lines of tokens are counted.
+                 */
+                format?: "tokens" | "export";
+                /** @description Whether the lines are only checked. Nothing is stored; ids that are taken are not noticed. */
+                dry_run?: "true" | "false";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/x-ndjson": string;
+            };
+        };
+        responses: {
+            /** @description The result of each line, and how the import ended. Each line is an `ImportResult`. */
+            200: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": string;
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    createExport: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "recipient": "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p",
+                 *       "filter": {
+                 *         "container": "/pci/*",
+                 *         "types": [
+                 *           "card"
+                 *         ]
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["CreateExport"];
+            };
+        };
+        responses: {
+            /** @description The export. */
+            201: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    Location: components["headers"]["Location"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "00000000-0000-4000-8000-000000000040",
+                     *       "status": "ready",
+                     *       "recipient": "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p",
+                     *       "filter": {
+                     *         "container": "/pci/*",
+                     *         "types": [
+                     *           "card"
+                     *         ]
+                     *       },
+                     *       "requested_by": "00000000-0000-4000-8000-000000000002",
+                     *       "created_at": "2030-01-02T03:04:05.000000+00:00",
+                     *       "expires_at": "2030-01-03T03:04:05.000000+00:00"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Export"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            408: components["responses"]["RequestTimeout"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    getExport: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of an export. */
+                id: components["parameters"]["ExportId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["Export"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    getExportContent: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of an export. */
+                id: components["parameters"]["ExportId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The file. */
+            200: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /** @example age-encryption.org/v1 */
+                    "application/octet-stream": string;
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    approveExport: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of an export. */
+                id: components["parameters"]["ExportId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "recipient": "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p",
+                 *       "filter": {
+                 *         "container": "/pci/*",
+                 *         "types": [
+                 *           "card"
+                 *         ]
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["CreateExport"];
+            };
+        };
+        responses: {
+            200: components["responses"]["Export"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["Conflict"];
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooManyRequests"];

@@ -1,7 +1,19 @@
 import type { CallOptions, Caller, ChangeOptions, ReadOptions } from './call.js';
 import { each, eachFrom, pageSize, placeOf } from './pages.js';
 import type { Page, Part } from './pages.js';
-import type { CreateToken, PageQuery, PlaceQuery, Token, TokenFilter, UpdateToken } from './types.js';
+import { TokenkeepError } from './errors.js';
+import type { CreateToken, ImportResult, PageQuery, PlaceQuery, Token, TokenFilter, UpdateToken } from './types.js';
+import { jsonOf, newUuid, parsed } from './wire.js';
+
+/** Which lines of an import are sent. */
+export interface ImportOptions extends CallOptions {
+  /** Names the import: lines that are sent again under it are not imported again. Default: a fresh one, which covers the retries of the call. */
+  id?: string;
+  /** The number of the first line that is sent. Default 1. */
+  firstLine?: number;
+  /** Only checks the lines. */
+  dryRun?: boolean;
+}
 
 /** The protected values of a tenant. How much of their data a call shows is for the access of the key to say. */
 export class Tokens {
@@ -15,6 +27,25 @@ export class Tokens {
   /** Makes a token. The answer shows its data masked. It takes token:create. */
   create(token: CreateToken, options?: ChangeOptions): Promise<Token> {
     return this.#caller.call('createToken', { body: token }, options);
+  }
+
+  /**
+   * Makes a token of each request, and returns a result for each. The last result has the status `end`, or `stopped` with the problem: then the
+   * lines from its `line` on were not imported. Send a few thousand with a call. It takes token:create.
+   */
+  async import(tokens: CreateToken[], options: ImportOptions = {}): Promise<ImportResult[]> {
+    const operation = 'POST /imports';
+    const lines = tokens.map((token) => `${jsonOf(token, operation)}\n`).join('');
+    const query = {
+      id: options.id ?? newUuid(),
+      ...(options.firstLine === undefined ? {} : { first_line: options.firstLine }),
+      ...(options.dryRun === true ? { dry_run: 'true' as const } : {}),
+    };
+    const text = await this.#caller.call('importTokens', { query, body: lines }, options);
+    const results = text.split('\n').filter((line) => line !== '').map((line) => parsed(line) as ImportResult | undefined);
+    const last = results.at(-1)?.status;
+    if (results.includes(undefined) || (last !== 'end' && last !== 'stopped')) throw new TokenkeepError('unavailable', operation, 'the response ended before the import did');
+    return results as ImportResult[];
   }
 
   /** Returns a token. It takes token:read. */

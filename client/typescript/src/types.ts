@@ -32,6 +32,9 @@ export type CardData = Schemas['CardData'];
 export type BankData = Schemas['BankData'];
 export type CreateToken = Schemas['CreateToken'];
 export type UpdateToken = Schemas['UpdateToken'];
+export type ImportResult = Schemas['ImportResult'];
+export type CreateExport = Schemas['CreateExport'];
+export type Export = Schemas['Export'];
 
 export type Reactor = Schemas['Reactor'];
 export type WriteReactor = Schemas['WriteReactor'];

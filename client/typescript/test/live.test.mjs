@@ -78,6 +78,20 @@ test('tokens', async () => {
   assert.deepEqual((await vault.tokens.searchPage('metadata.who:"Jané +&"', { size: 1 })).data.map((t) => t.id), [id]);
   await vault.tokens.delete(id);
   assert.equal((await refused(vault.tokens.get(id))).kind, 'not_found');
+  const lines = [{ id: 'imported-1', type: 'card', data: { number } }, { type: 'card', data: { number: '4242424242424241' } }];
+  const dry = await vault.tokens.import(lines, { dryRun: true });
+  assert.deepEqual(dry.map((r) => [r.line, r.status]), [[1, 'valid'], [2, 'rejected'], [3, 'end']]);
+  const imported = await vault.tokens.import(lines, { id: 'import-1', firstLine: 11 });
+  assert.deepEqual(imported.map((r) => [r.line, r.status]), [[11, 'created'], [12, 'rejected'], [13, 'end']]);
+  assert.deepEqual(await vault.tokens.import(lines, { id: 'import-1', firstLine: 11 }), imported);
+  assert.ok(imported[1].errors['data.number'].length > 0);
+  const request = { recipient: 'age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p', filter: { types: ['card'] } };
+  const exported = await vault.exports.create(request);
+  assert.equal((await vault.exports.get(exported.id)).status, 'ready');
+  assert.equal((await management.exports.approve(exported.id, request)).id, exported.id);
+  const file = Buffer.from(await new Response(await vault.exports.content(exported.id)).arrayBuffer());
+  assert.ok(file.toString('latin1').startsWith('age-encryption.org/v1') && !file.includes(number));
+  assert.equal((await refused(vault.exports.content('none'))).kind, 'not_found');
 });
 
 test('iterators go through all pages', async () => {
