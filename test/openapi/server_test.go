@@ -198,12 +198,12 @@ func TestEveryOperationAnswersAsDescribed(t *testing.T) {
 			t.Errorf("GET %s → %d, want 200", path, got)
 		}
 	}
-	skipped := needCode
+	skipped := append(slices.Clone(needCode), needProvider...)
 	if elements.Built() {
 		v.walkElements(t)
 	} else {
 		t.Log("the card fields are not built: 'make elements' builds them")
-		skipped = append(slices.Clone(needCode), "GET /elements/v1/{file}", "GET /elements/v1/{key}/{kind}")
+		skipped = append(skipped, "GET /elements/v1/{file}", "GET /elements/v1/{key}/{kind}")
 	}
 	if err := c.Tenant.Delete(ctx); err != nil {
 		t.Errorf("Tenant.Delete: %v", err)
