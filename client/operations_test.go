@@ -182,11 +182,12 @@ var lists = map[string]func(context.Context, *client.Client) error{
 
 // left has the operations that no method is for.
 var left = map[string]string{
-	"getMetrics":      "for Prometheus, in its own form",
-	"getDocs":         "a page for people",
-	"getDocsFile":     "a page for people",
-	"getElementsFile": "for browsers",
-	"getElementsPage": "for browsers",
+	"getMetrics":            "for Prometheus, in its own form",
+	"getDocs":               "a page for people",
+	"getDocsFile":           "a page for people",
+	"getElementsFile":       "for browsers",
+	"getElementsPage":       "for browsers",
+	"getElementsPlayground": "for browsers",
 
 	"getSelf":             "for people, who have a browser",
 	"listSignInProviders": "for people, who have a browser",

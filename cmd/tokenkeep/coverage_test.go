@@ -48,11 +48,12 @@ var covered = map[string]string{
 
 // uncovered has the operations that no command is for, and why.
 var uncovered = map[string]string{
-	"getMetrics":      "for Prometheus, in its own form",
-	"getDocs":         "a page for people",
-	"getDocsFile":     "a page for people",
-	"getElementsFile": "for browsers",
-	"getElementsPage": "for browsers",
+	"getMetrics":            "for Prometheus, in its own form",
+	"getDocs":               "a page for people",
+	"getDocsFile":           "a page for people",
+	"getElementsFile":       "for browsers",
+	"getElementsPage":       "for browsers",
+	"getElementsPlayground": "for browsers",
 
 	"getSelf":             "for people, who have a browser",
 	"listSignInProviders": "for people, who have a browser",

@@ -134,8 +134,8 @@ func standing(f store.LogFilter) store.LogFilter {
 	return f
 }
 
-// read reads the log in a view, because a count may take long and would keep
-// writers waiting, and then logs that it was read.
+// read reads the log in a view of its own, because a count may take long and
+// others wait for the connections of reads, and then logs that it was read.
 func (s *Service) read(ctx context.Context, c access.Caller, view func(store.Tx) error) error {
 	return s.readFor(ctx, c, past[Read], view)
 }
@@ -146,7 +146,7 @@ func (s *Service) readFor(ctx context.Context, c access.Caller, what string, vie
 		return fmt.Errorf("audit: list the log: %w", err)
 	}
 	entry := EntryThat(c, s.now(), Log, Many, Read, what)
-	err := s.store.Update(ctx, c.Tenant(), func(tx store.Tx) error { return tx.AppendLog(ctx, entry) })
+	err := s.store.Read(ctx, c.Tenant(), func(tx store.Tx) error { return tx.AppendLog(ctx, entry) })
 	if errors.Is(err, store.ErrNoTenant) {
 		return errNoTenant
 	}

@@ -66,14 +66,14 @@ func (p People) cookie(r *http.Request) (secret.Text, error) {
 func (x *exchange) authenticatePerson(r *http.Request) (access.Caller, error) {
 	people := x.handler.options.People
 	if people.Authenticate == nil {
-		return access.Caller{}, errNoKey
+		return access.Caller{}, x.noKey()
 	}
 	cookie, err := people.cookie(r)
 	if err != nil {
 		return access.Caller{}, err
 	}
 	if cookie.IsZero() {
-		return access.Caller{}, errNoKey
+		return access.Caller{}, x.noKey()
 	}
 	if err := people.requireOwnPage(r); err != nil {
 		return access.Caller{}, err
