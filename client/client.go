@@ -41,6 +41,8 @@ type Client struct {
 	Events       Events
 	Webhooks     Webhooks
 	Exports      Exports
+	Members      Members
+	Roles        Roles
 
 	caller *caller
 }
@@ -151,7 +153,7 @@ func New(baseURL string, options ...Option) (*Client, error) {
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &Client{
 		Tenant: Tenant{c}, Applications: Applications{c}, Keys: Keys{c}, Permissions: Permissions{c},
-		Tokens: Tokens{c}, Logs: Logs{c}, Sessions: Sessions{c}, Access: Access{c}, Reactors: Reactors{c}, Proxies: Proxies{c}, Events: Events{c}, Webhooks: Webhooks{c}, Exports: Exports{c}, caller: c,
+		Tokens: Tokens{c}, Logs: Logs{c}, Sessions: Sessions{c}, Access: Access{c}, Reactors: Reactors{c}, Proxies: Proxies{c}, Events: Events{c}, Webhooks: Webhooks{c}, Exports: Exports{c}, Members: Members{c}, Roles: Roles{c}, caller: c,
 	}, nil
 }
 

@@ -101,9 +101,9 @@ Start here:
 		}
 	}
 	add(callers, tokenCommand(), tokenizeCommand(), detokenizeCommand(), importCommand(), exportCommand(), sessionCommand(), reactorCommand(), proxyCommand(),
-		applicationCommand(), permissionCommand(), accessCommand(), logCommand(), eventsCommand(), webhookCommand(), healthCommand(), profileCommand())
+		applicationCommand(), memberCommand(), roleCommand(), permissionCommand(), accessCommand(), logCommand(), eventsCommand(), webhookCommand(), healthCommand(), profileCommand())
 	add(operators, devCommand(), initCommand(), serveCommand(), configCommand(), statusCommand(), storeCommand(), sweepCommand(), backupCommand(), restoreCommand(),
-		migrateStoreCommand(), doctorCommand(), tenantCommand(), keyCommand(), auditCommand())
+		migrateStoreCommand(), doctorCommand(), tenantCommand(), consoleCommand(), keyCommand(), auditCommand())
 	add("", completionCommand(), versionCommand())
 	return root
 }

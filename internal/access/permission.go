@@ -72,6 +72,10 @@ const (
 	WebhookRead
 	WebhookUpdate
 	WebhookDelete
+	MemberCreate
+	MemberRead
+	MemberUpdate
+	MemberDelete
 )
 
 // permissionRow is what there is to say about a permission.
@@ -159,6 +163,14 @@ var permissionRows = [...]permissionRow{
 		fault.New(fault.Forbidden, "missing permission webhook:update").WithCode(permissionMissing), Redact, Redact, Redact},
 	WebhookDelete: {"webhook:delete", "Delete webhooks", managementAlone,
 		fault.New(fault.Forbidden, "missing permission webhook:delete").WithCode(permissionMissing), Redact, Redact, Redact},
+	MemberCreate: {"member:create", "Add members", managementAlone,
+		fault.New(fault.Forbidden, "missing permission member:create").WithCode(permissionMissing), Redact, Redact, Redact},
+	MemberRead: {"member:read", "Read members, their sign-ins and roles", managementAlone,
+		fault.New(fault.Forbidden, "missing permission member:read").WithCode(permissionMissing), Redact, Redact, Redact},
+	MemberUpdate: {"member:update", "Update members, end their sign-ins, change roles", managementAlone,
+		fault.New(fault.Forbidden, "missing permission member:update").WithCode(permissionMissing), Redact, Redact, Redact},
+	MemberDelete: {"member:delete", "Remove members", managementAlone,
+		fault.New(fault.Forbidden, "missing permission member:delete").WithCode(permissionMissing), Redact, Redact, Redact},
 }
 
 var permissionsByName = func() map[string]Permission {

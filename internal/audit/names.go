@@ -90,8 +90,12 @@ func existing(ctx context.Context, tx store.Tx, c access.Caller, ids []string) (
 			add(access.ReactorRead, Reactor, d.ID, d.Name)
 		case store.DefinitionWebhook:
 			add(access.WebhookRead, Webhook, d.ID, d.Name)
-		default:
+		case store.DefinitionProxy:
 			add(access.ProxyRead, Proxy, d.ID, d.Name)
+		case store.DefinitionMember: // whose name is sealed; entries have it
+			add(access.MemberRead, Member, d.ID, "")
+		case store.DefinitionRole:
+			add(access.MemberRead, Role, d.ID, d.ID)
 		}
 	}
 	applications, err := tx.Applications(ctx, store.ApplicationFilter{IDs: ids}, store.Page{Limit: maxNames})

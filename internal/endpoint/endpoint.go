@@ -28,6 +28,8 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/idempotency"
 	"github.com/tokenkeep/tokenkeep/internal/importing"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
+	"github.com/tokenkeep/tokenkeep/internal/member"
+	"github.com/tokenkeep/tokenkeep/internal/openid"
 	"github.com/tokenkeep/tokenkeep/internal/proxy"
 	"github.com/tokenkeep/tokenkeep/internal/reactor"
 	"github.com/tokenkeep/tokenkeep/internal/response"
@@ -49,6 +51,10 @@ type Services struct {
 	Webhooks    *webhook.Service
 	Imports     *importing.Service
 	Exports     *exporting.Service
+	Members     *member.Service
+	Providers   *openid.Providers
+	// ConsoleURL returns the origin under which browsers reach the server.
+	ConsoleURL func() string
 }
 
 // row is a route with what it does.
@@ -59,7 +65,7 @@ type row struct {
 
 // Routes returns the rows of the API.
 func Routes(s Services) []httpapi.Route {
-	return s.routes([]row{
+	return s.routes(append(s.memberRoutes(), []row{
 		{httpapi.Route{Pattern: "GET /tenants/self", Auth: httpapi.APIKey, Permission: access.TenantRead}, s.getTenant},
 		{httpapi.Route{Pattern: "PUT /tenants/self", Auth: httpapi.APIKey, Permission: access.TenantUpdate, Body: httpapi.JSON, Idempotent: true}, s.replaceTenant},
 		{httpapi.Route{Pattern: "DELETE /tenants/self", Auth: httpapi.APIKey, Permission: access.TenantDelete}, s.deleteTenant},
@@ -144,7 +150,7 @@ func Routes(s Services) []httpapi.Route {
 		{httpapi.Route{Pattern: "POST /webhooks/{id}/test", Auth: httpapi.APIKey, Permission: access.WebhookUpdate}, s.testWebhook},
 		{httpapi.Route{Pattern: "GET /webhooks/{id}/deliveries", Auth: httpapi.APIKey, Permission: access.WebhookRead}, s.listDeliveries},
 		{httpapi.Route{Pattern: "POST /webhooks/{id}/deliveries/{delivery_id}/resend", Auth: httpapi.APIKey, Permission: access.WebhookUpdate}, s.resendDelivery},
-	})
+	}...))
 }
 
 var errBusy = fault.New(fault.Unavailable, "the service cannot do this just now").RetryAfter(5 * time.Second)
@@ -211,6 +217,12 @@ func lowerUUID(text string) string {
 		return text
 	}
 	return strings.ToLower(text)
+}
+
+// AuthenticatePerson finds the member of a cookie, for all rows.
+func (s Services) AuthenticatePerson(ctx context.Context, cookie secret.Text) (access.Caller, error) {
+	c, err := s.Members.Authenticate(ctx, cookie)
+	return c, OrBusy(err)
 }
 
 // Authenticate finds the caller of a key, for all rows.

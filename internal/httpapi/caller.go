@@ -70,8 +70,10 @@ func (x *exchange) authenticate(r *http.Request) (access.Caller, error) {
 	}
 	values := r.Header.Values(x.handler.apiKey)
 	switch {
+	case (len(values) == 0 || len(values) == 1 && values[0] == "") && x.row.Auth == APIKey:
+		return x.authenticatePerson(r)
 	case len(values) == 0 || len(values) == 1 && values[0] == "":
-		return access.Caller{}, errNoKey.Naming([]string{strings.ToUpper(x.handler.apiKey)})
+		return access.Caller{}, x.noKey()
 	case len(values) > 1:
 		return access.Caller{}, errManyKeys
 	case x.handler.options.Authenticate == nil:
@@ -93,6 +95,11 @@ func (x *exchange) authenticate(r *http.Request) (access.Caller, error) {
 		return c, err
 	}
 	return c, nil
+}
+
+// noKey is the fault for a request without a key: it names the header.
+func (x *exchange) noKey() error {
+	return errNoKey.Naming([]string{strings.ToUpper(x.handler.apiKey)})
 }
 
 // checkPublicKey refuses a caller that is neither the application of the public

@@ -21,6 +21,8 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/keyring/localkms"
 	"github.com/tokenkeep/tokenkeep/internal/keyring/providers"
 	"github.com/tokenkeep/tokenkeep/internal/limit"
+	"github.com/tokenkeep/tokenkeep/internal/member"
+	"github.com/tokenkeep/tokenkeep/internal/openid"
 	"github.com/tokenkeep/tokenkeep/internal/proxy"
 	"github.com/tokenkeep/tokenkeep/internal/reactor"
 	"github.com/tokenkeep/tokenkeep/internal/sandbox"
@@ -49,6 +51,8 @@ type services struct {
 	proxies   *proxy.Service
 	events    *event.Service
 	webhooks  *webhook.Service
+	members   *member.Service
+	openID    *openid.Providers
 }
 
 // connect opens the keys and puts the services on the store.
@@ -78,6 +82,14 @@ func (s *Server) connect(ctx context.Context) (err error) {
 		_, err := s.sealer.SealTenant(ctx, tenant)
 		return err
 	})
+	var providers []openid.Settings
+	if s.config.SignInProvidersFile != "" {
+		if providers, err = openid.Load(s.config.SignInProvidersFile); err != nil {
+			return err
+		}
+	}
+	s.openID = openid.New(providers, s.now)
+	s.members = member.New(s.store, s.ring, s.now, s.config.Environment)
 	s.tokens = token.New(s.store, s.ring, token.Options{
 		Now: s.now, Metrics: s.registry, MaxBody: int(s.config.MaxBody), Limits: s.limits, Processors: newProcessors(s.limits, s.registry), Expressions: expression.Limits{
 			Steps: s.config.ExpressionSteps, Memory: s.config.ExpressionMemory, Reached: func() { s.limits.Reached(limit.Expressions) },
@@ -91,7 +103,10 @@ func (s *Server) connect(ctx context.Context) (err error) {
 }
 
 func (s *Server) endpoints() endpoint.Services {
-	return endpoint.Services{Directory: s.directory, Audit: s.audit, Tokens: s.tokens, Idempotency: s.answers, Reactors: s.reactors, Proxies: s.proxies, Events: s.events, Webhooks: s.webhooks, Imports: s.imports, Exports: s.exports}
+	return endpoint.Services{
+		Directory: s.directory, Audit: s.audit, Tokens: s.tokens, Idempotency: s.answers, Reactors: s.reactors, Proxies: s.proxies, Events: s.events, Webhooks: s.webhooks, Imports: s.imports, Exports: s.exports,
+		Members: s.members, Providers: s.openID, ConsoleURL: s.consoleURL,
+	}
 }
 
 // KEKError says that the configured key-encryption key cannot be used.

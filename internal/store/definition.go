@@ -11,10 +11,13 @@ const (
 	DefinitionReactor = "reactor"
 	DefinitionProxy   = "proxy"
 	DefinitionWebhook = "webhook"
+	DefinitionMember  = "member" // its name is sealed, and its KeyHash is that of its email
+	DefinitionRole    = "role"   // its id is its name
 )
 
-// Definition is the row of a reactor, a proxy or a webhook. What it does (code,
-// configuration, destination, key) is sealed; its name stands in clear.
+// Definition is the row of a reactor, a proxy, a webhook, a member or a role. What it does
+// (code, configuration, destination, key) or is is sealed; the names of reactors,
+// proxies and webhooks stand in clear.
 type Definition struct {
 	Kind          string
 	ID            string // one of its kind

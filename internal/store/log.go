@@ -16,6 +16,8 @@ type LogEntry struct {
 	Message       string
 	TraceID       string
 	ClientAddress string
+	ActorName     string // of a member; empty for others
+	Reason        string // that the actor gave; empty for none
 	// Event is the type of the event that AppendLog writes with the entry; "" for
 	// none. Containers are those of the entity, for the event, as EncodeStrings
 	// writes them. Neither is kept in the log, so neither is read back.

@@ -13,6 +13,8 @@ const (
 	ParcelWebhookDelivery = "webhook-delivery" // how the deliveries of an event to a webhook went
 	ParcelImport          = "import"           // how far an import has come, and what became of its lines
 	ParcelExport          = "export"           // an export that was requested
+	ParcelSignIn          = "sign-in"          // a member who is signed in; its group is the member
+	ParcelLink            = "link"             // a link that signs a member in, until it is used
 )
 
 // Parcel is something sealed that is kept for a while. What its parts mean is

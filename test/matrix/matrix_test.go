@@ -66,6 +66,12 @@ var table = map[string]row{
 	"GET /sessions":            {management, "", 200, "", 0},
 	"DELETE /sessions/{id}":    {management, "", 204, "", 0},
 
+	"GET /members/self":          {anyKey, "", 404, "", 0}, // a key is no person
+	"GET /members":               {management, "", 200, "", 0},
+	"GET /members/{id}":          {management, "", 200, "", 0},
+	"GET /members/{id}/sessions": {management, "", 200, "", 0},
+	"GET /roles":                 {management, "", 200, "", 0},
+
 	"POST /access/explain": {management, `{"application_id":"<id>","permission":"log:read"}`, 200, "", 0},
 	"GET /access/who":      {management, "", 200, "?permission=token:read&container=/", 0},
 	"GET /permissions":     {anyKey, "", 200, "", 0},
@@ -126,6 +132,8 @@ var table = map[string]row{
 var open = map[string]int{
 	"GET /healthz": 200, "GET /readyz": 200, "GET /metrics": 200,
 	"GET /openapi.json": 200, "GET /openapi.yaml": 200, "GET /docs": 200, "GET /docs/{file}": 404,
+	"GET /auth/providers": 200, "POST /auth/sign-out": 204,
+	"GET /auth/{provider}/start": 404, "GET /auth/{provider}/callback": 404, "POST /auth/{provider}/logout-token": 400,
 }
 
 // elsewhere are rows that say themselves who may call, with the test of that.
@@ -134,6 +142,15 @@ var elsewhere = map[string]string{
 	"GET /exports/{id}":             "test/moving, TestWhoMayFetchAnExport",
 	"GET /exports/{id}/content":     "test/moving, TestWhoMayFetchAnExport",
 	"POST /exports/{id}/approve":    "test/moving, TestAnExportIsApprovedByAnotherApplication",
+	"POST /auth/link":               "test/people, TestAPersonSignsInAndOut",
+	"POST /members":                 "test/people, TestMembersAreManagedWithinOnesOwnRole",
+	"PATCH /members/{id}":           "test/people, TestMembersAreManagedWithinOnesOwnRole",
+	"DELETE /members/{id}":          "test/people, TestMembersAreManagedWithinOnesOwnRole",
+	"DELETE /members/sessions/{id}": "test/people, TestChangesCountFromTheNextRequestOn",
+	"POST /roles":                   "test/people, TestMembersAreManagedWithinOnesOwnRole",
+	"PUT /roles/{id}":               "test/people, TestMembersAreManagedWithinOnesOwnRole",
+	"DELETE /roles/{id}":            "test/people, TestMembersAreManagedWithinOnesOwnRole",
+	"POST /tokens/{id}/reveal":      "this package, the operation reveal, and test/people, TestARevealTakesAReason",
 	"GET /elements":                 "internal/elements, TestThePlaygroundIsOfDevelopmentMode",
 	"GET /elements/v1/{file}":       "internal/elements, TestTheLoaderHasItsHash",
 	"GET /elements/v1/{key}/{kind}": "internal/elements, TestWhoGetsAPage",
@@ -320,6 +337,10 @@ func (s *square) target(tenant string) (target, key string) {
 		s.k.Call(s.t, "POST", "/webhooks/"+w.ID+"/test", maker, "").Into(s.t, 200, &d)
 		return w.ID, d.ID
 	}
+	if strings.Contains(s.route.Pattern, "/members") {
+		s.targets++
+		return s.k.Person(s.t, tenant, "auditor", fmt.Sprintf("target-%d@shop.example", s.targets)).ID, ""
+	}
 	if strings.Contains(s.route.Pattern, "/sessions") {
 		made := s.session(tenant)
 		if s.route.Body != httpapi.NoBody {
@@ -493,7 +514,7 @@ func startWithStore(t *testing.T, o keeptest.Options) (k *keeptest.Server, s sto
 func (s *square) logged(caller string, refused keeptest.Answer, target, id string) {
 	s.t.Helper()
 	kinds := map[string]string{
-		"/tokens/{id}": "token", "/applications/{id}": "application", "/sessions/{id}": "session", "/reactors/{id}": "reactor", "/proxies/{id}": "proxy",
+		"/tokens/{id}": "token", "/applications/{id}": "application", "/sessions/{id}": "session", "/reactors/{id}": "reactor", "/proxies/{id}": "proxy", "/members/{id}": "member",
 		"/webhooks/{id}": "webhook",
 	}
 	_, path, _ := strings.Cut(s.route.Pattern, " ")

@@ -31,6 +31,7 @@ var pages = map[string]struct {
 	"export.md":                {3, 2, nil},
 	"import.md":                {6, 5, nil},
 	"sessions.md":              {9, 6, nil},
+	"people.md":                {7, 6, nil},
 	"idempotency.md":           {6, 5, nil},
 	"access.md":                {6, 5, nil},
 	"api.md":                   {6, 4, nil},

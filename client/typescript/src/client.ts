@@ -5,6 +5,7 @@ import { Access, Applications, Keys, Permissions, Sessions, Tenants } from './di
 import { Events, Webhooks } from './events.js';
 import { Exports } from './exports.js';
 import { Logs } from './logs.js';
+import { Members, Roles } from './members.js';
 import { Tokens } from './tokens.js';
 
 /**
@@ -31,6 +32,8 @@ export class Tokenkeep {
   readonly events: Events;
   readonly webhooks: Webhooks;
   readonly exports: Exports;
+  readonly members: Members;
+  readonly roles: Roles;
 
   readonly #caller: Caller;
   readonly #options: ClientOptions;
@@ -52,6 +55,8 @@ export class Tokenkeep {
     this.events = new Events(caller);
     this.webhooks = new Webhooks(caller);
     this.exports = new Exports(caller);
+    this.members = new Members(caller);
+    this.roles = new Roles(caller);
   }
 
   /** Returns a client for the same server with another key, such as that of a session. */

@@ -10,6 +10,7 @@ export type { Events, Webhooks } from './events.js';
 export type { ErrorKind, Refusal } from './errors.js';
 export type { Exports } from './exports.js';
 export type { Logs } from './logs.js';
+export type { Members, Roles } from './members.js';
 export type { Page, Part } from './pages.js';
 export type { components, operations, paths } from './schema.js';
 export type { ImportOptions, Tokens } from './tokens.js';
