@@ -71,6 +71,7 @@ The keys of the demo tenant are in %s. Stop with Ctrl-C.
 	if conf.APIPage {
 		page = "Try calls in a browser at " + k.BaseURL + "/docs.\n"
 	}
+	page += "Try the card fields at " + k.BaseURL + "/elements/.\n"
 	_, err := fmt.Fprintf(w, `Tokenkeep is ready at %[1]s
 
 Tenant demo, %[2]s. Its keys, shown this once and kept in %[3]s:

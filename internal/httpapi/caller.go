@@ -25,7 +25,8 @@ var (
 
 // Authenticate finds the caller of a request by its key. Rows do so before
 // their handler runs; only the handler of an Anonymous row, which learns late
-// whether a key is due, calls it.
+// whether a key is due, calls it. A caller that is known and refused comes with
+// the error, for the log.
 func Authenticate(r *http.Request) (access.Caller, error) {
 	x := exchangeOf(r.Context())
 	if x == nil {
@@ -63,7 +64,7 @@ func (x *exchange) authenticate(r *http.Request) (access.Caller, error) {
 	if x.acting != nil {
 		// The rate limits are those of the request that ran the code.
 		c := *x.acting
-		c = c.WithOrigin(access.Origin{TraceID: c.Origin().TraceID, Address: c.Origin().Address, Meter: meter{x}})
+		c = c.WithOrigin(access.Origin{TraceID: c.Origin().TraceID, Address: c.Origin().Address, Meter: meter{x}, Depth: c.Origin().Depth})
 		x.caller = c
 		return c, nil
 	}
@@ -89,7 +90,7 @@ func (x *exchange) authenticate(r *http.Request) (access.Caller, error) {
 		return access.Caller{}, err
 	}
 	if err := x.checkPublicKey(r, c); err != nil {
-		return access.Caller{}, err
+		return c, err
 	}
 	return c, nil
 }

@@ -54,6 +54,7 @@ func ReadDevKeys(data string) (k DevKeys, err error) {
 // Demo makes the demo tenant on an empty store and leaves its keys in the data
 // folder. On a later start it only notes the address, which may be another.
 func (s *Server) Demo(ctx context.Context) (k DevKeys, fresh bool, err error) {
+	defer func() { s.demo.Store(&k.PublicKey) }()
 	path := filepath.Join(s.config.Data, devKeysFile)
 	some := errors.New("there is a tenant")
 	err = s.directory.AllTenants(ctx, func(directory.Tenant) error { return some })
@@ -80,4 +81,12 @@ func (s *Server) Demo(ctx context.Context) (k DevKeys, fresh bool, err error) {
 		ManagementKey: applications[0].Key.Reveal(), PrivateKey: applications[1].Key.Reveal(), PublicKey: applications[2].Key.Reveal(),
 	}
 	return k, true, WriteFile(path, k)
+}
+
+// demoKey returns the public key of the demo tenant; "" where there is none.
+func (s *Server) demoKey() string {
+	if key := s.demo.Load(); key != nil {
+		return *key
+	}
+	return ""
 }

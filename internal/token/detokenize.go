@@ -25,7 +25,7 @@ func (s *Service) Detokenize(ctx context.Context, c access.Caller, body jsonvalu
 	if err := c.RequireSomewhere(access.TokenRead); err != nil {
 		return jsonvalue.Value{}, err
 	}
-	b := s.BodyBudget(ctx, s.maxBody)
+	b := s.BodyBudget(ctx, c.Tenant(), s.maxBody)
 	b.Grow(body.JSONSize())
 	doc, err := expression.ParseDocument(b, body)
 	if err != nil {
@@ -48,10 +48,10 @@ func (s *Service) Detokenize(ctx context.Context, c access.Caller, body jsonvalu
 	return expanded.Value(), nil
 }
 
-// BodyBudget is the budget of a request that puts the values of tokens into a
+// BodyBudget is the budget of a request of a tenant that puts the values of tokens into a
 // body of at most maxOutput bytes.
-func (s *Service) BodyBudget(ctx context.Context, maxOutput int) *expression.Budget {
-	return s.limits.BodyBudget(ctx, maxOutput)
+func (s *Service) BodyBudget(ctx context.Context, tenant string, maxOutput int) *expression.Budget {
+	return s.limitsOf(tenant).BodyBudget(ctx, maxOutput)
 }
 
 // expansionWeight is how many bytes of memory are charged for each byte that

@@ -153,12 +153,18 @@ func (s *Service) choose(ctx context.Context, by reading, planned planner, take 
 		return nil, err
 	}
 	var found shown
+	work, err := s.beginSelection(ctx, c.Tenant())
+	defer work.End()
+	if err != nil {
+		return nil, err
+	}
 	err = s.store.View(ctx, c.Tenant(), func(tx store.Tx) error {
 		found.reset(c)
 		sel, err := p.selection(ctx, tx, m, perm, store.At(s.now()))
 		if err != nil {
 			return err
 		}
+		s.groups.note(c.Tenant(), sel.groups)
 		rows, err := take(tx, sel)
 		if err != nil {
 			return fmt.Errorf("list tokens: %w", err)
@@ -171,6 +177,7 @@ func (s *Service) choose(ctx context.Context, by reading, planned planner, take 
 		}
 		return nil
 	})
+	work.End()
 	if err != nil {
 		return nil, err
 	}

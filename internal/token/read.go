@@ -86,10 +86,11 @@ func (s *Service) open(ctx context.Context, c access.Caller, keys *keyring.Keys,
 		}
 	}
 	list := make([]Token, len(f.rows))
+	limits := s.limitsOf(c.Tenant())
 	for i, row := range f.rows {
 		// What could be stored can be shown, however many are shown with it: each
 		// has the budget that it was stored with.
-		b := s.limits.Budget(ctx)
+		b := limits.Budget(ctx)
 		if err := b.Err(); err != nil {
 			return nil, err
 		}

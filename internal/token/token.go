@@ -25,6 +25,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
 	"github.com/tokenkeep/tokenkeep/internal/limit"
+	"github.com/tokenkeep/tokenkeep/internal/processor"
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
 
@@ -45,6 +46,8 @@ type Options struct {
 	MaxBody int
 	// Expressions bound the expressions of one request.
 	Expressions expression.Limits
+	// Processors are the turns that requests take at expressions; nil bounds nothing.
+	Processors *processor.Turns
 	// Limits counts the limits that callers reach; nil counts nothing.
 	Limits *limit.Recorder
 }
@@ -57,7 +60,9 @@ type Service struct {
 	random  io.Reader
 	maxBody int
 	limits  expression.Limits // of the expressions of one request
+	turns   *processor.Turns
 	reached *limit.Recorder
+	groups  groupCounts
 	// changing lets the updates of one token take turns.
 	changing turns
 	// cache holds the expressions that are stored with tokens.
@@ -92,9 +97,16 @@ func New(s store.Store, ring *keyring.Ring, o Options) *Service {
 		o.Metrics.MustRegister(expired, recomputed)
 	}
 	return &Service{
-		store: s, ring: ring, now: o.Now, random: o.Random, maxBody: o.MaxBody, limits: o.Expressions, reached: o.Limits,
+		store: s, ring: ring, now: o.Now, random: o.Random, maxBody: o.MaxBody, limits: o.Expressions, turns: o.Processors, reached: o.Limits,
 		cache: expression.NewCache(cachedExpressions, cachedBytes), expired: expired, recomputed: recomputed,
 	}
+}
+
+// limitsOf are the limits of the expressions of one request of a tenant.
+func (s *Service) limitsOf(tenant string) expression.Limits {
+	limits := s.limits
+	limits.Work = s.turns.For(tenant)
+	return limits
 }
 
 // settings are what a tenant chose for its tokens.

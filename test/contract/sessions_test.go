@@ -478,6 +478,16 @@ func TestARequestMayNameThePublicKeyOfItsSession(t *testing.T) {
 	if log := w.call("manager_key", "GET /logs?size=100", "", 200); strings.Count(log, `"outcome":"denied"`) < 8 || !strings.Contains(log, "Token read denied") {
 		t.Errorf("the log lacks refused calls: %s", log)
 	}
+	// So is a call of a proxy, whose row learns late who calls.
+	made := decode(t, w.call("manager_key", "POST /proxies", `{"name":"p","destination_url":"https://psp.example.com"}`, 201))
+	w.session("user", `"permissions":["token:use"]`)
+	got := w.server.Call(t, "POST", "/proxy", w.names["user_key"], "{}", header, w.names["other_key"], "SVC-PROXY-KEY", fmt.Sprint(member(made, "key")))
+	if got.Status != 403 || !strings.Contains(got.Body, "another application") {
+		t.Errorf("a call of a proxy with the session of another application: %s", got)
+	}
+	if log := w.call("manager_key", "GET /logs?entity_type=proxy&entity_id="+fmt.Sprint(member(made, "id")), "", 200); strings.Count(log, `"outcome":"denied"`) != 1 {
+		t.Errorf("the log lacks the refused call of a proxy: %s", log)
+	}
 	w.call("web_key", "POST /tokens", `{"type":"token","data":1}`, 201, header, w.names["web_key"])
 	w.call("other_key", "POST /tokens", `{"type":"token","data":1}`, 403, header, w.names["web_key"])
 	w.call("mine_key", "POST /tokens", `{"type":"token","data":1}`, 403, header, w.names["other_key"])

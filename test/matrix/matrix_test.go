@@ -114,6 +114,7 @@ var open = map[string]int{
 // elsewhere are rows that say themselves who may call, with the test of that.
 var elsewhere = map[string]string{
 	"* /proxy/{rest...}":            "test/proxy, TestWhoMayCallAProxy",
+	"GET /elements":                 "internal/elements, TestThePlaygroundIsOfDevelopmentMode",
 	"GET /elements/v1/{file}":       "internal/elements, TestTheLoaderHasItsHash",
 	"GET /elements/v1/{key}/{kind}": "internal/elements, TestWhoGetsAPage",
 }

@@ -34,7 +34,7 @@ var mayImport = map[string][]string{
 
 	"internal/keeptest": {"api", "internal/admin", "internal/config", "internal/httpapi", "internal/keyring/localkms", "internal/sandbox", "internal/server", "internal/store", "internal/store/postgres/pgtest", "test/openapitest"},
 	"internal/server": {"api", "internal/access", "internal/admin", "internal/admission", "internal/apidoc", "internal/audit", "internal/backup", "internal/clock", "internal/config", "internal/directory", "internal/egress", "internal/elements", "internal/endpoint", "internal/expression",
-		"internal/fault", "internal/folder", "internal/httpapi", "internal/idempotency", "internal/jobs", "internal/jsonvalue", "internal/keyring", "internal/keyring/localkms", "internal/keyring/providers", "internal/limit", "internal/proxy", "internal/reactor", "internal/sandbox",
+		"internal/fault", "internal/folder", "internal/httpapi", "internal/idempotency", "internal/jobs", "internal/jsonvalue", "internal/keyring", "internal/keyring/localkms", "internal/keyring/providers", "internal/limit", "internal/processor", "internal/proxy", "internal/reactor", "internal/sandbox",
 		"internal/script", "internal/secret", "internal/store",
 		"internal/store/postgres", "internal/store/sqlite", "internal/store/transfer", "internal/token"},
 	"internal/admin":    {"api", "internal/limit"},
@@ -52,7 +52,7 @@ var mayImport = map[string][]string{
 	"internal/response":  {"internal/access"},
 
 	"internal/token": {"internal/access", "internal/audit", "internal/base58", "internal/date", "internal/directory", "internal/expression", "internal/fault",
-		"internal/jsonvalue", "internal/keyring", "internal/limit", "internal/luhn", "internal/store"},
+		"internal/jsonvalue", "internal/keyring", "internal/limit", "internal/luhn", "internal/processor", "internal/store"},
 	"internal/reactor": {"api", "internal/access", "internal/audit", "internal/definition", "internal/expression", "internal/fault", "internal/jobs", "internal/jsonvalue",
 		"internal/keyring", "internal/limit", "internal/script", "internal/secret", "internal/store", "internal/token"},
 	"internal/jobs": {"api", "internal/secret", "internal/store"},
@@ -96,6 +96,7 @@ var mayImport = map[string][]string{
 
 	"internal/base58":    {},
 	"internal/luhn":      {},
+	"internal/processor": {},
 	"internal/origin":    {},
 	"internal/clock":     {},
 	"internal/date":      {},

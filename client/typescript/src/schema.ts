@@ -1061,6 +1061,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/elements": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the page to try the card fields on
+         * @description For browsers, and in development mode only. The page shows each element with the appearance, the language and the direction that are chosen, and the code to copy.
+         *     No page can embed it.
+         */
+        get: operations["getElementsPlayground"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/elements/v1/{file}": {
         parameters: {
             query?: never;
@@ -5608,6 +5629,37 @@ export interface operations {
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["InternalServerError"];
+            default: components["responses"]["Other"];
+        };
+    };
+    getElementsPlayground: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The page. */
+            200: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "Content-Security-Policy": components["headers"]["ContentSecurityPolicy"];
+                    Vary: components["headers"]["Vary"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /** @example <!doctype html>… */
+                    "text/html": string;
+                };
+            };
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ElementsNotBuilt"];
             default: components["responses"]["Other"];
         };
     };

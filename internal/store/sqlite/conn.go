@@ -26,8 +26,10 @@ type conn struct {
 	args       []driver.NamedValue // of the statement at hand; the driver copies them
 	forgets    bool                // a statement has changed what memory keeps
 	changed    recentChange        // the tokens that statements have changed or removed
+	regroups   bool                // a statement has added or removed groups of tokens
 	group      *groupWork          // of the updates that write here; nil where only views read
-	cost       int64               // statements that were run and rows that were read, so far
+	cost       int64               // statements that were run and rows that were read or inserted, so far
+	changes    int64               // statements that were run and read nothing, so far
 }
 
 // durable are the settings that the promise of this package rests on. Every
@@ -103,7 +105,10 @@ type statement struct {
 	writes  bool
 	forgets bool // it changes what memory keeps
 	tokens  bool // it changes or removes tokens
-	log     bool // it reads or changes the log
+	// regroups says that it adds or removes groups of tokens. Another number of
+	// tokens in a group is no such change.
+	regroups bool
+	log      bool // it reads or changes the log
 }
 
 // What a statement does is found in its text, so that none can be forgotten
@@ -112,6 +117,7 @@ var (
 	writingStatement = regexp.MustCompile(`^\s*(INSERT|UPDATE|DELETE|REPLACE)\b`)
 	rememberedTables = regexp.MustCompile(`\b(tenants|applications|application_keys|definitions)\b`)
 	changedTokens    = regexp.MustCompile(`^\s*(UPDATE|DELETE FROM|REPLACE INTO|INSERT OR \w+ INTO)\s+tokens\b`)
+	groupStatement   = regexp.MustCompile(`(?s)^\s*(INSERT|DELETE|REPLACE)\b.*\btoken_groups\b`)
 	logTables        = regexp.MustCompile(`\blog(_[a-z]+)?\b`)
 )
 
@@ -125,6 +131,7 @@ func (c *conn) prepare(text string) (statement, error) {
 	}
 	s := statement{Stmt: raw, writes: writingStatement.MatchString(text), tokens: changedTokens.MatchString(text), log: logTables.MatchString(text)}
 	s.forgets = s.writes && rememberedTables.MatchString(text)
+	s.regroups = groupStatement.MatchString(text)
 	c.statements[text] = s
 	return s, nil
 }
@@ -136,7 +143,7 @@ func (c *conn) ready(text string, args []driver.Value) (statement, error) {
 	if err != nil || c.group == nil {
 		return s, err
 	}
-	c.forgets = c.forgets || s.forgets
+	c.forgets, c.regroups = c.forgets || s.forgets, c.regroups || s.regroups
 	if s.tokens {
 		c.changed.note(args)
 	}
@@ -172,6 +179,7 @@ func (c *conn) run(text string, args ...driver.Value) (int64, error) {
 
 func (c *conn) step(s statement, args []driver.Value) (int64, error) {
 	c.cost++
+	c.changes++
 	// A context that can end would cost a goroutine for each statement.
 	r, err := s.Stmt.(driver.StmtExecContext).ExecContext(context.Background(), c.named(args))
 	if err != nil {

@@ -21,6 +21,8 @@ type memory struct {
 	// changes counts the beginnings and the ends of commits that change such
 	// rows: while it is odd, one is under way.
 	changes uint64
+
+	groups *groupMemory // has a lock of its own
 }
 
 type memoryKey struct {
@@ -29,7 +31,7 @@ type memoryKey struct {
 	id     string
 }
 
-func newMemory() *memory { return &memory{rows: map[memoryKey]any{}} }
+func newMemory() *memory { return &memory{rows: map[memoryKey]any{}, groups: newGroupMemory()} }
 
 // turn notes that a commit of such rows begins or has ended, and forgets.
 func (m *memory) turn() {

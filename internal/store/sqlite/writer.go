@@ -63,7 +63,7 @@ type writer struct {
 func newWriter(c *conn, group int, maxContainers int64, turnEnded func(), common *commonTerms, memory *memory, recent *recentTokens, k *checkpointer, r *reserve, m *metrics) *writer {
 	c.group = &groupWork{conn: c}
 	w := &writer{
-		conn: c, group: group, maxContainers: maxContainers, common: common, memory: memory, recent: recent, served: map[tenantKey]bool{}, queue: newUpdateQueue(), stopped: make(chan struct{}),
+		conn: c, group: group, maxContainers: maxContainers, common: common, memory: memory, recent: recent, served: map[tenantKey]bool{}, queue: newUpdateQueue(turnEnded), stopped: make(chan struct{}),
 		turnEnded: turnEnded, checkpointer: k, reserve: r, metrics: m,
 	}
 	go w.run()
@@ -219,6 +219,8 @@ func (w *writer) transaction(group []*update, hopeful bool) (_ []outcome, ran in
 			clear(w.served) // some may be gone
 		}
 	}()
+	w.conn.regroups = false
+	var regrouped []tenantKey
 	together := w.conn.group
 	together.begin(hopeful)
 	outcomes := make([]outcome, 0, len(group))
@@ -226,7 +228,7 @@ func (w *writer) transaction(group []*update, hopeful bool) (_ []outcome, ran in
 	alone := len(group) == 1 // then there are no neighbours to keep
 	begun := w.conn.cost
 	for _, u := range group {
-		if w.conn.cost-begun > maxTurnCost {
+		if w.conn.cost-begun+int64(len(together.entries)) > maxTurnCost {
 			break
 		}
 		before := w.conn.cost
@@ -237,7 +239,10 @@ func (w *writer) transaction(group []*update, hopeful bool) (_ []outcome, ran in
 			scrub = scrub || scrubs
 		}
 		outcomes = append(outcomes, o)
-		w.queue.settle(u, 1+w.conn.cost-before)
+		if w.conn.regroups {
+			w.conn.regroups, regrouped = false, append(regrouped, u.tenant)
+		}
+		w.queue.settle(u, 1+w.conn.cost-before+int64(len(together.entries)-together.first))
 		if err := together.end(o.kept()); err != nil {
 			return nil, len(outcomes), err
 		}
@@ -261,6 +266,7 @@ func (w *writer) transaction(group []*update, hopeful bool) (_ []outcome, ran in
 		w.recent.turn(&changed)
 		defer w.recent.turn(&changed)
 	}
+	defer w.memory.groups.change(regrouped)()
 	if _, err := w.conn.run("COMMIT"); err != nil {
 		return nil, ran, err
 	}
