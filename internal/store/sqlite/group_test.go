@@ -273,7 +273,7 @@ func TestUpdatesGetSavepointsOnceOneHasFailed(t *testing.T) {
 	insert := func(result error) func(tx store.Tx) error {
 		tok := storetest.SomeToken()
 		return func(tx store.Tx) error {
-			return errors.Join(tx.InsertToken(ctx, tok), tx.AppendLog(ctx, storetest.SomeEntry(tok.ID)), result)
+			return errors.Join(tx.InsertToken(ctx, tok), tx.PutMark(ctx, "written", []byte(tok.ID)), tx.AppendLog(ctx, storetest.SomeEntry(tok.ID)), result)
 		}
 	}
 	check := func(when string, errs []error, failing int, savepoints bool, tokens int64) {
