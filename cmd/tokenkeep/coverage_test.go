@@ -38,7 +38,8 @@ var covered = map[string]string{
 	"replaceProxy": "proxy replace p --name p --destination https://psp.example", "patchProxy": "proxy update p", "deleteProxy": "proxy delete p",
 	"previewProxy": "proxy try p", "rotateProxyKey": "proxy rotate-key p", "invokeProxy": "proxy call --method POST --path /x --proxy-key-file FILE",
 
-	"listLogsFrom": "log list", "listEntityTypes": "log types", "listNames": "log names a",
+	"listLogsFrom": "log list", "exportLogs": "log export", "getLogIntegrity": "log integrity", "verifyLog": "log verify --no-wait", "getLogVerification": "log verify --no-wait --id v",
+	"listEntityTypes": "log types", "listNames": "log names a",
 }
 
 // uncovered has the operations that no command is for, and why.
@@ -51,7 +52,8 @@ var uncovered = map[string]string{
 	"getOpenAPI":      "for tools that read it themselves",
 	"getOpenAPIYAML":  "for tools that read it themselves",
 	"listTokens":      "GET /v2/tokens has the same without numbers of pages",
-	"listLogs":        "GET /v2/logs has the same without numbers of pages; log -f reads it",
+	"listLogs":        "GET /v2/logs has the same without numbers of pages",
+	"streamLogs":      "log -f reads it until it is interrupted",
 	"searchTokens":    "POST /v2/tokens/search has the same without numbers of pages",
 }
 

@@ -118,6 +118,7 @@ func TestTheLogIsFollowedThroughASilence(t *testing.T) {
 	happen(3, 5)
 	sees("entry-004")
 	down.Store(true)
+	front.CloseClientConnections()
 	happen(5, 8)
 	waittest.Until(t, "the silence is told", func() bool { return strings.Contains(errOut.String(), "looking again") })
 	down.Store(false)

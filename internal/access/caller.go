@@ -26,6 +26,8 @@ type Caller struct {
 	maker  Grant
 	capped bool
 	origin Origin
+	// actorName is the name of the actor, for the log.
+	actorName string
 }
 
 type kind uint8
@@ -117,6 +119,16 @@ func (c Caller) WithKey(id string) Caller {
 	c.key = id
 	return c
 }
+
+// WithActorName returns the caller with the name that the log gives it.
+func (c Caller) WithActorName(name string) Caller {
+	c.actorName = name
+	return c
+}
+
+// ActorName returns the name of the actor when it was authenticated; "" for the
+// system and for anonymous callers.
+func (c Caller) ActorName() string { return c.actorName }
 
 // Tenant returns the tenant in which the caller acts.
 func (c Caller) Tenant() string { return c.tenant }

@@ -276,3 +276,10 @@ func TestCallersForTests(t *testing.T) {
 		}
 	}
 }
+
+func TestTheActorHasAName(t *testing.T) {
+	c := access.NewSystem("t")
+	if c.ActorName() != "" || c.WithActorName("Shop").ActorName() != "Shop" || c.ActorName() != "" {
+		t.Errorf("the name is %q, then %q", c.ActorName(), c.WithActorName("Shop").ActorName())
+	}
+}

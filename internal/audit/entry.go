@@ -136,8 +136,14 @@ func entry(c access.Caller, now time.Time, entityType, entityID string, op Opera
 	return store.LogEntry{
 		ID: newID(now), CreatedAt: store.At(now), ActorID: c.Application(), ActorType: c.ActorType(), SessionID: c.Session(),
 		EntityType: entityType, EntityID: entityID, Operation: string(op), Outcome: outcome, Message: message,
-		TraceID: c.Origin().TraceID, ClientAddress: c.Origin().Address,
+		TraceID: c.Origin().TraceID, ClientAddress: c.Origin().Address, ActorName: c.ActorName(),
 	}
+}
+
+// Showing returns the entry with how much of a token was shown.
+func Showing(e store.LogEntry, t access.Transform) store.LogEntry {
+	e.Transform = t.String()
+	return e
 }
 
 func nounOf(entityType string) string {

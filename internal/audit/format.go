@@ -27,8 +27,10 @@ const (
 // another; the number in them is the version of the format.
 const (
 	entryLabel = "tokenkeep audit entry 1"
-	linkLabel  = "tokenkeep audit link 1"
-	headLabel  = "tokenkeep audit head 1"
+	// fullerLabel is for entries with an actor name, a transform or a reason.
+	fullerLabel = "tokenkeep audit entry 2"
+	linkLabel   = "tokenkeep audit link 1"
+	headLabel   = "tokenkeep audit head 1"
 )
 
 // The sizes that the formats fix.
@@ -55,8 +57,13 @@ func decimal[N ~int | ~int64](n N) string { return strconv.FormatInt(int64(n), 1
 
 // hashEntry covers every field of an entry and the tenant whose it is.
 func hashEntry(tenant string, e store.LogEntry) Hash {
-	return sha256.Sum256(bind(entryLabel, tenant, decimal(e.CreatedAt), e.ID, e.ActorID, e.ActorType, e.SessionID,
-		e.EntityType, e.EntityID, e.Operation, e.Outcome, e.Message, e.TraceID, e.ClientAddress))
+	parts := []string{tenant, decimal(e.CreatedAt), e.ID, e.ActorID, e.ActorType, e.SessionID,
+		e.EntityType, e.EntityID, e.Operation, e.Outcome, e.Message, e.TraceID, e.ClientAddress}
+	label := entryLabel
+	if e.ActorName != "" || e.Transform != "" || e.Reason != "" {
+		label, parts = fullerLabel, append(parts, e.ActorName, e.Transform, e.Reason)
+	}
+	return sha256.Sum256(bind(label, parts...))
 }
 
 // place is the position of an entry as it stands in keys.

@@ -198,7 +198,7 @@ func (s *Service) holderOf(keys *keyring.Keys, r store.Application) (access.Call
 	if !r.ExpiresAt.IsZero() && r.ExpiresAt <= store.At(s.now()) {
 		state = HasExpired
 	}
-	return access.NewApplication(keys.Tenant(), r.ID, access.ApplicationType(r.Type), g), state, nil
+	return access.NewApplication(keys.Tenant(), r.ID, access.ApplicationType(r.Type), g).WithActorName(r.Name), state, nil
 }
 
 // sessionHolder is the caller that a session's key would be.

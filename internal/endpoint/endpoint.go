@@ -25,6 +25,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 	"github.com/tokenkeep/tokenkeep/internal/idempotency"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
+	"github.com/tokenkeep/tokenkeep/internal/limit"
 	"github.com/tokenkeep/tokenkeep/internal/proxy"
 	"github.com/tokenkeep/tokenkeep/internal/reactor"
 	"github.com/tokenkeep/tokenkeep/internal/response"
@@ -41,6 +42,9 @@ type Services struct {
 	Idempotency *idempotency.Service
 	Reactors    *reactor.Service
 	Proxies     *proxy.Service
+
+	Verifications *audit.Verifications
+	Limits        *limit.Recorder
 }
 
 // row is a route with what it does.
@@ -115,6 +119,11 @@ func Routes(s Services) []httpapi.Route {
 
 		{httpapi.Route{Pattern: "GET /logs", Auth: httpapi.APIKey, Permission: access.LogRead}, s.listLogs},
 		{httpapi.Route{Pattern: "GET /v2/logs", Auth: httpapi.APIKey, Permission: access.LogRead}, s.listLogsFrom},
+		{httpapi.Route{Pattern: "GET /v2/logs/stream", Auth: httpapi.APIKey, Permission: access.LogRead}, s.streamLogs},
+		{httpapi.Route{Pattern: "GET /logs/export", Auth: httpapi.APIKey, Permission: access.LogRead}, s.exportLogs},
+		{httpapi.Route{Pattern: "GET /logs/integrity", Auth: httpapi.APIKey, Permission: access.LogRead}, s.getIntegrity},
+		{httpapi.Route{Pattern: "POST /logs/verify", Auth: httpapi.APIKey, Permission: access.LogRead}, s.startVerification},
+		{httpapi.Route{Pattern: "GET /logs/verify/{id}", Auth: httpapi.APIKey, Permission: access.LogRead}, s.getVerification},
 		{httpapi.Route{Pattern: "GET /names", Auth: httpapi.APIKey, Permission: access.LogRead}, s.listNames},
 		{httpapi.Route{Pattern: "GET /logs/entity-types", Auth: httpapi.APIKey, Permission: access.LogRead}, s.listEntityTypes},
 	})

@@ -175,6 +175,7 @@ func (s *Server) connectCode() {
 		Now: s.now, MaxBody: int(s.config.MaxBody), HeaderPrefix: s.config.HeaderPrefix, Environment: s.config.Environment, Acting: acting,
 		Reactor: s.reactors.Deployed,
 	})
+	s.verifications = audit.NewVerifications(s.audit, s.jobs)
 	s.jobs.SetKinds(s.jobKinds()...)
 }
 
@@ -182,5 +183,6 @@ func (s *Server) connectCode() {
 func (s *Server) jobKinds() []jobs.Kind {
 	return slices.Concat(
 		s.reactors.Kinds(),
+		s.verifications.Kinds(),
 	)
 }

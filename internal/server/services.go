@@ -41,6 +41,8 @@ type services struct {
 	jobs      *jobs.Queue
 	reactors  *reactor.Service
 	proxies   *proxy.Service
+
+	verifications *audit.Verifications
 }
 
 // connect opens the keys and puts the services on the store.
@@ -81,7 +83,7 @@ func (s *Server) connect(ctx context.Context) (err error) {
 }
 
 func (s *Server) endpoints() endpoint.Services {
-	return endpoint.Services{Directory: s.directory, Audit: s.audit, Tokens: s.tokens, Idempotency: s.answers, Reactors: s.reactors, Proxies: s.proxies}
+	return endpoint.Services{Directory: s.directory, Audit: s.audit, Tokens: s.tokens, Idempotency: s.answers, Reactors: s.reactors, Proxies: s.proxies, Verifications: s.verifications, Limits: s.limits}
 }
 
 // KEKError says that the configured key-encryption key cannot be used.

@@ -16,6 +16,13 @@ type LogEntry struct {
 	Message       string
 	TraceID       string
 	ClientAddress string
+	// ActorName is the name of the actor when the entry was made.
+	ActorName string
+	// Transform says how much of a token was shown: reveal, mask or redact. It
+	// is empty where nothing of a token was to be shown.
+	Transform string
+	// Reason is why the actor did it, in the words that it gave.
+	Reason string
 }
 
 // LogFilter chooses entries; an empty part does not narrow the choice.

@@ -9,6 +9,9 @@ const (
 	ParcelDelivery = "delivery" // what such a run returned, until its callback took it
 	ParcelResult   = "result"   // what such a run returned, until it is asked for
 	ParcelRun      = "run"      // what a run printed
+
+	ParcelVerification = "verification" // a verification of the log, until it is done
+	ParcelVerified     = "verified"     // what such a verification found
 )
 
 // Parcel is something sealed that is kept for a while. What its parts mean is

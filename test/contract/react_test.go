@@ -549,13 +549,13 @@ func reactorLog(t *testing.T, w *coder) {
 	w.clock.Advance(time.Second)
 	w.react(id, "user", `{"args":{"a":"{{logged}}","b":"{{logged}}"}}`)
 	w.react(id, "user", `{"args":{"a":"{{no-such}}"}}`)
-	entry := func(kind, id, operation, message string) string {
+	entry := func(kind, id, operation, message, shown string) string {
 		return fmt.Sprintf(`{"id":"<id>","tenant_id":"{tenant}","actor_id":"{user}","actor_type":"application","entity_type":%q,"entity_id":%q,"operation":%q,"message":%q,
-			"created_at":"<time>","trace_id":"<trace>","outcome":"allowed","client_address":"127.0.0.1"}`, kind, id, operation, message)
+			"created_at":"<time>","trace_id":"<trace>","outcome":"allowed","client_address":"127.0.0.1","actor_name":"<any>"%s}`, kind, id, operation, message, shown)
 	}
 	for path, want := range map[string]string{
-		"/logs?entity_type=token&entity_id=logged&size=1":       entry("token", "logged", "use", "Token used by reactor"),
-		"/logs?entity_type=reactor&entity_id=" + id + "&size=1": entry("reactor", id, "use", "Reactor used"),
+		"/logs?entity_type=token&entity_id=logged&size=1":       entry("token", "logged", "use", "Token used by reactor", `,"transform":"reveal"`),
+		"/logs?entity_type=reactor&entity_id=" + id + "&size=1": entry("reactor", id, "use", "Reactor used", ""),
 	} {
 		got := w.server.Call(t, "GET", path, w.manager.Key, "")
 		data, _ := member(decode(t, got.Body), "data").([]any)

@@ -111,6 +111,11 @@ var table = map[string]row{
 
 	"GET /logs":              {key: management, status: 200},
 	"GET /v2/logs":           {key: management, status: 200},
+	"GET /v2/logs/stream":    {key: management, path: "/v2/logs/stream?follow=false", status: 200, outside: true},
+	"GET /logs/export":       {key: management, status: 200, outside: true},
+	"GET /logs/integrity":    {key: management, status: 200},
+	"POST /logs/verify":      {key: management, status: 202, outside: true},
+	"GET /logs/verify/{id}":  {key: management, path: "/logs/verify/{fresh}", status: 200, prepare: (*world).freshVerification},
 	"GET /names":             {key: management, path: "/names?id={application}&id=x", status: 200},
 	"GET /logs/entity-types": {key: management, status: 200},
 }
@@ -190,6 +195,7 @@ func (w *world) freshToken() {
 func (w *world) freshReactor() {
 	w.names["fresh"] = w.make(management, "/reactors", `{"name":"x","configuration":{},"code":"1"}`)["id"]
 }
+func (w *world) freshVerification() { w.names["fresh"] = w.make(management, "/logs/verify", "")["id"] }
 func (w *world) freshProxy() {
 	w.names["fresh"] = w.make(management, "/proxies", `{"name":"x","destination_url":"https://psp.example.com"}`)["id"]
 }

@@ -100,6 +100,11 @@ var table = map[string]row{
 
 	"GET /logs":              {management, "", 200, "", 0},
 	"GET /v2/logs":           {management, "", 200, "", 0},
+	"GET /v2/logs/stream":    {management, "", 200, "?follow=false", 0},
+	"GET /logs/export":       {management, "", 200, "?format=csv", 0},
+	"GET /logs/integrity":    {management, "", 200, "", 0},
+	"POST /logs/verify":      {management, "", 202, "", 0},
+	"GET /logs/verify/{id}":  {management, "", 200, "", 0},
 	"GET /names":             {management, "", 200, "?id=<id>", 200},
 	"GET /logs/entity-types": {management, "", 200, "", 0},
 }
@@ -293,6 +298,11 @@ func (s *square) target(tenant string) (target, key string) {
 			return made.Nonce, ""
 		}
 		return s.sessionID(tenant, made), ""
+	}
+	if strings.Contains(s.route.Pattern, "/logs/verify/") {
+		var v api.LogVerification
+		s.k.Call(s.t, "POST", "/logs/verify", s.holder(tenant, access.Management, "log:read").Key, "").Into(s.t, 202, &v)
+		return v.ID, ""
 	}
 	if strings.Contains(s.route.Pattern, "/reactors") {
 		return s.reactor(tenant)

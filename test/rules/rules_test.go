@@ -46,7 +46,7 @@ var mayImport = map[string][]string{
 	"internal/config":   {"internal/origin", "internal/secret"},
 	"internal/elements": {"internal/access", "internal/fault", "internal/httpapi"},
 	"internal/endpoint": {"api", "internal/access", "internal/audit", "internal/date", "internal/directory", "internal/fault", "internal/httpapi",
-		"internal/definition", "internal/idempotency", "internal/jsonvalue", "internal/keyring", "internal/proxy", "internal/reactor", "internal/response", "internal/script", "internal/secret", "internal/store", "internal/token"},
+		"internal/definition", "internal/idempotency", "internal/jsonvalue", "internal/keyring", "internal/limit", "internal/proxy", "internal/reactor", "internal/response", "internal/script", "internal/secret", "internal/store", "internal/token"},
 	"internal/admission": {"internal/fault", "internal/limit"},
 	"internal/httpapi":   {"api", "internal/access", "internal/admission", "internal/date", "internal/fault", "internal/limit", "internal/luhn", "internal/response", "internal/secret"},
 	"internal/response":  {"internal/access"},
@@ -62,7 +62,7 @@ var mayImport = map[string][]string{
 	"internal/script":      {"api", "internal/access", "internal/fault", "internal/jsonvalue", "internal/sandbox"},
 	"internal/idempotency": {"internal/access", "internal/audit", "internal/base58", "internal/fault", "internal/keyring", "internal/response", "internal/store"},
 	"internal/directory":   {"internal/access", "internal/audit", "internal/fault", "internal/keyring", "internal/origin", "internal/secret", "internal/store"},
-	"internal/audit":       {"internal/access", "internal/fault", "internal/keyring", "internal/store"},
+	"internal/audit":       {"internal/access", "internal/fault", "internal/jobs", "internal/keyring", "internal/store"},
 
 	"internal/access":                      {"api", "internal/base58", "internal/fault", "internal/luhn", "internal/secret"},
 	"internal/access/accesstest":           {"internal/access", "internal/fault"},

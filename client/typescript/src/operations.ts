@@ -91,6 +91,12 @@ export const rows = {
 
   listLogs: { method: 'GET', path: '/logs' },
   listLogsFrom: { method: 'GET', path: '/v2/logs' },
+  // Called by Caller.open: their answers are read as they come.
+  streamLogs: { method: 'GET', path: '/v2/logs/stream' },
+  exportLogs: { method: 'GET', path: '/logs/export' },
+  getLogIntegrity: { method: 'GET', path: '/logs/integrity' },
+  verifyLog: { method: 'POST', path: '/logs/verify', reads: true },
+  getLogVerification: { method: 'GET', path: '/logs/verify/{id}' },
   listNames: { method: 'GET', path: '/names' },
   listEntityTypes: { method: 'GET', path: '/logs/entity-types' },
 

@@ -939,6 +939,111 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v2/logs/stream": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Follow the log
+         * @description Sends entries as server-sent events, a few seconds after they are made: each entry once, in the order in which they are sealed. The event is named `entry`, its data is a log
+         *     entry in JSON, and its id is where a stream continues that is opened with it in the `Last-Event-ID` header. Comments keep the connection open. A stream ends when the server
+         *     stops or the caller may no longer read the log. With `start_date` it begins with the entries of that time; without, with those that are sealed from now on.
+         */
+        get: operations["streamLogs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/logs/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Export log entries
+         * @description All entries of a filter in one response, newest first, as they are read: lines of JSON, or CSV with a header. Cells of a CSV file that a spreadsheet could take for a formula begin with
+         *     an apostrophe. A response that is cut off ends with an error of the connection. Entries with proofs are exported by `tokenkeep audit export`.
+         */
+        get: operations["exportLogs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/logs/integrity": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the signed head of the log
+         * @description The signed head of the log, how many entries are not sealed yet, and when the log was last verified and by whom. Keep the head away from the server: `tokenkeep audit verify --checkpoint`
+         *     takes it, and finds later what was cut off.
+         */
+        get: operations["getLogIntegrity"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/logs/verify": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Start a verification of the log
+         * @description Verifies the whole log in the background: whether a sealed entry was removed, changed or inserted. A tenant has one verification at a time: while one is under way, the response is about
+         *     that one. The result is kept for 30 days.
+         */
+        post: operations["verifyLog"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/logs/verify/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a verification of the log
+         * @description How far a verification has come and, when it is done, what it found.
+         */
+        get: operations["getLogVerification"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/logs/entity-types": {
         parameters: {
             query?: never;
@@ -1996,7 +2101,127 @@ export interface components {
             trace_id?: components["schemas"]["TraceId"];
             /** @description The address that the request came from. */
             client_address?: string;
+            /** @description The name of the actor when the entry was made. */
+            actor_name?: string;
+            /**
+             * @description How much of a token was shown, or passed to a reactor or a proxy. Absent where nothing of a token was to be shown.
+             * @enum {string}
+             */
+            transform?: "reveal" | "mask" | "redact";
+            /** @description Why the actor did it, in its own words. */
+            reason?: string;
             created_at: components["schemas"]["Time"];
+        };
+        LogIntegrity: {
+            head?: components["schemas"]["LogHead"];
+            /**
+             * Format: int64
+             * @description How many entries are not sealed yet. Nothing is proven about them.
+             */
+            unsealed: number;
+            oldest_unsealed_at?: components["schemas"]["Time"];
+            last_verification?: components["schemas"]["LogVerified"];
+        };
+        /** @description The signed head of the log, in the form of a checkpoint. Absent while nothing is sealed. */
+        LogHead: {
+            /** Format: uuid */
+            tenant_id: string;
+            /**
+             * Format: int64
+             * @description The number of the newest batch.
+             */
+            number: number;
+            entries: number;
+            root: string;
+            previous: string;
+            /** Format: date-time */
+            sealed_at: string;
+            link: string;
+            /** @description Ed25519, in base64. */
+            signature: string;
+            /** @description The tenant's public key in PEM. */
+            public_key: string;
+        };
+        /** @description The last verification that finished. Absent when there was none. */
+        LogVerified: {
+            /**
+             * Format: uuid
+             * @description The id of the verification. Absent when the operator verified the log.
+             */
+            id?: string;
+            at: components["schemas"]["Time"];
+            actor_id?: components["schemas"]["Actor"];
+            /** @enum {string} */
+            actor_type: "application" | "user" | "system";
+            actor_name?: string;
+            /** Format: int64 */
+            batches: number;
+            /** Format: int64 */
+            entries: number;
+            /** Format: int64 */
+            findings: number;
+            /** @description Nothing was found. */
+            clean: boolean;
+            /**
+             * Format: int64
+             * @description The number of the newest batch that was verified.
+             */
+            head: number;
+        };
+        LogVerification: {
+            /** Format: uuid */
+            id: string;
+            /** @enum {string} */
+            state: "queued" | "running" | "done" | "failed";
+            started_at: components["schemas"]["Time"];
+            finished_at?: components["schemas"]["Time"];
+            actor_id?: components["schemas"]["Actor"];
+            /** @enum {string} */
+            actor_type?: "application" | "user" | "system";
+            actor_name?: string;
+            progress?: components["schemas"]["Progress"];
+            result?: components["schemas"]["LogVerificationResult"];
+        };
+        Progress: {
+            doing: string;
+            /** Format: int64 */
+            done: number;
+            /**
+             * Format: int64
+             * @description 0 when it is not known.
+             */
+            total: number;
+        };
+        LogVerificationResult: {
+            /** @description Nothing was found. */
+            clean: boolean;
+            /** Format: int64 */
+            batches: number;
+            /**
+             * Format: int64
+             * @description How many entries are as they were sealed.
+             */
+            entries: number;
+            /**
+             * Format: int64
+             * @description How many batches lost their entries to retention.
+             */
+            dropped: number;
+            /** Format: int64 */
+            unsealed: number;
+            /** Format: int64 */
+            found: number;
+            /** @description The first findings, in the order of the log. */
+            findings: components["schemas"]["LogFinding"][];
+            head?: components["schemas"]["LogHead"];
+        };
+        LogFinding: {
+            /** @enum {string} */
+            kind: "removed" | "changed" | "inserted" | "doubled" | "batch removed" | "batch changed" | "truncated" | "forked";
+            /** Format: int64 */
+            batch?: number;
+            entry_id?: string;
+            detail: string;
         };
         /** @enum {string} */
         EntityTypeName: "application" | "bank" | "card" | "card_number" | "employer_id_number" | "key" | "log" | "proxy" | "reactor" | "session" | "social_security_number" | "tenant" | "token" | "us_bank_account_number" | "us_bank_routing_number";
@@ -2674,6 +2899,51 @@ export interface components {
          * @example 1
          */
         Page: number;
+        /**
+         * @description Keeps the entries about entities of this type. `GET /logs/entity-types` lists the types.
+         * @example card
+         */
+        LogEntityType: string;
+        /**
+         * @description Keeps the entries about the entity with this id.
+         * @example 00000000-0000-4000-8000-000000000002
+         */
+        LogEntityId: string;
+        /**
+         * @description Keeps the entries made at this time or later. A date or a date-time of ISO 8601; without an offset, UTC.
+         * @example 2030-01-02
+         */
+        LogFrom: components["schemas"]["DateFilter"];
+        /**
+         * @description Keeps the entries made before this time.
+         * @example 2030-01-03T12:00:00+01:00
+         */
+        LogBefore: components["schemas"]["DateFilter"];
+        /**
+         * @description Keeps the entries of this actor.
+         * @example 00000000-0000-4000-8000-000000000002
+         */
+        LogActor: string;
+        /**
+         * @description Keeps the entries of this operation.
+         * @example read
+         */
+        LogOperation: "create" | "read" | "update" | "delete" | "use" | "rotate";
+        /**
+         * @description Keeps what was allowed, or what was denied.
+         * @example allowed
+         */
+        LogOutcome: "allowed" | "denied";
+        /**
+         * @description Keeps the entries that showed this much of a token.
+         * @example reveal
+         */
+        LogTransform: "reveal" | "mask" | "redact";
+        /**
+         * @description Keeps the entries of requests with this trace id.
+         * @example order-1001
+         */
+        LogTrace: string;
         /**
          * @description How many items a page has.
          * @example 20
@@ -5249,6 +5519,31 @@ export interface operations {
                 /** @description Keeps the entries made before this time. */
                 end_date?: components["schemas"]["DateFilter"];
                 /**
+                 * @description Keeps the entries of this actor.
+                 * @example 00000000-0000-4000-8000-000000000002
+                 */
+                actor_id?: components["parameters"]["LogActor"];
+                /**
+                 * @description Keeps the entries of this operation.
+                 * @example read
+                 */
+                operation?: components["parameters"]["LogOperation"];
+                /**
+                 * @description Keeps what was allowed, or what was denied.
+                 * @example allowed
+                 */
+                outcome?: components["parameters"]["LogOutcome"];
+                /**
+                 * @description Keeps the entries that showed this much of a token.
+                 * @example reveal
+                 */
+                transform?: components["parameters"]["LogTransform"];
+                /**
+                 * @description Keeps the entries of requests with this trace id.
+                 * @example order-1001
+                 */
+                trace_id?: components["parameters"]["LogTrace"];
+                /**
                  * @description The number of the page, from 1.
                  * @example 1
                  */
@@ -5326,6 +5621,31 @@ export interface operations {
                 start_date?: components["schemas"]["DateFilter"];
                 /** @description Keeps the entries made before this time. */
                 end_date?: components["schemas"]["DateFilter"];
+                /**
+                 * @description Keeps the entries of this actor.
+                 * @example 00000000-0000-4000-8000-000000000002
+                 */
+                actor_id?: components["parameters"]["LogActor"];
+                /**
+                 * @description Keeps the entries of this operation.
+                 * @example read
+                 */
+                operation?: components["parameters"]["LogOperation"];
+                /**
+                 * @description Keeps what was allowed, or what was denied.
+                 * @example allowed
+                 */
+                outcome?: components["parameters"]["LogOutcome"];
+                /**
+                 * @description Keeps the entries that showed this much of a token.
+                 * @example reveal
+                 */
+                transform?: components["parameters"]["LogTransform"];
+                /**
+                 * @description Keeps the entries of requests with this trace id.
+                 * @example order-1001
+                 */
+                trace_id?: components["parameters"]["LogTrace"];
                 /** @description The cursor, as `pagination.next` of the part before had it. Absent for the first part. */
                 start?: string;
                 /**
@@ -5366,6 +5686,301 @@ export interface operations {
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    streamLogs: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Keeps the entries about entities of this type. `GET /logs/entity-types` lists the types.
+                 * @example card
+                 */
+                entity_type?: components["parameters"]["LogEntityType"];
+                /**
+                 * @description Keeps the entries about the entity with this id.
+                 * @example 00000000-0000-4000-8000-000000000002
+                 */
+                entity_id?: components["parameters"]["LogEntityId"];
+                /**
+                 * @description Keeps the entries made at this time or later. A date or a date-time of ISO 8601; without an offset, UTC.
+                 * @example 2030-01-02
+                 */
+                start_date?: components["parameters"]["LogFrom"];
+                /**
+                 * @description Keeps the entries of this actor.
+                 * @example 00000000-0000-4000-8000-000000000002
+                 */
+                actor_id?: components["parameters"]["LogActor"];
+                /**
+                 * @description Keeps the entries of this operation.
+                 * @example read
+                 */
+                operation?: components["parameters"]["LogOperation"];
+                /**
+                 * @description Keeps what was allowed, or what was denied.
+                 * @example allowed
+                 */
+                outcome?: components["parameters"]["LogOutcome"];
+                /**
+                 * @description Keeps the entries that showed this much of a token.
+                 * @example reveal
+                 */
+                transform?: components["parameters"]["LogTransform"];
+                /**
+                 * @description Keeps the entries of requests with this trace id.
+                 * @example order-1001
+                 */
+                trace_id?: components["parameters"]["LogTrace"];
+                /**
+                 * @description How many of the newest entries come first. It does not count with `start_date` or `Last-Event-ID`.
+                 * @example 10
+                 */
+                past?: number;
+                /**
+                 * @description With `false` the stream ends when everything that is sealed was sent.
+                 * @example false
+                 */
+                follow?: boolean;
+            };
+            header?: {
+                /**
+                 * @description The id of the last event that the client has. The stream continues after it.
+                 * @example EXAMPLE-this-goes-nowhere
+                 */
+                "Last-Event-ID"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The entries, as they come. */
+            200: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example id: EXAMPLE-this-goes-nowhere
+                     *     event: entry
+                     *     data: {"entity_type":"card","operation":"read"}
+                     */
+                    "text/event-stream": string;
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    exportLogs: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Keeps the entries about entities of this type. `GET /logs/entity-types` lists the types.
+                 * @example card
+                 */
+                entity_type?: components["parameters"]["LogEntityType"];
+                /**
+                 * @description Keeps the entries about the entity with this id.
+                 * @example 00000000-0000-4000-8000-000000000002
+                 */
+                entity_id?: components["parameters"]["LogEntityId"];
+                /**
+                 * @description Keeps the entries made at this time or later. A date or a date-time of ISO 8601; without an offset, UTC.
+                 * @example 2030-01-02
+                 */
+                start_date?: components["parameters"]["LogFrom"];
+                /**
+                 * @description Keeps the entries made before this time.
+                 * @example 2030-01-03T12:00:00+01:00
+                 */
+                end_date?: components["parameters"]["LogBefore"];
+                /**
+                 * @description Keeps the entries of this actor.
+                 * @example 00000000-0000-4000-8000-000000000002
+                 */
+                actor_id?: components["parameters"]["LogActor"];
+                /**
+                 * @description Keeps the entries of this operation.
+                 * @example read
+                 */
+                operation?: components["parameters"]["LogOperation"];
+                /**
+                 * @description Keeps what was allowed, or what was denied.
+                 * @example allowed
+                 */
+                outcome?: components["parameters"]["LogOutcome"];
+                /**
+                 * @description Keeps the entries that showed this much of a token.
+                 * @example reveal
+                 */
+                transform?: components["parameters"]["LogTransform"];
+                /**
+                 * @description Keeps the entries of requests with this trace id.
+                 * @example order-1001
+                 */
+                trace_id?: components["parameters"]["LogTrace"];
+                /**
+                 * @description The format of the response.
+                 * @example csv
+                 */
+                format?: "ndjson" | "csv";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The entries. */
+            200: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    /**
+                     * @description The name of a file to store the entries in.
+                     * @example attachment; filename="log.csv"
+                     */
+                    "Content-Disposition"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /** @example {"entity_type":"card","operation":"read"} */
+                    "application/x-ndjson": string;
+                    /** @example created_at,id,actor_type */
+                    "text/csv": string;
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    getLogIntegrity: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What is known of the integrity of the log. */
+            200: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "unsealed": 0
+                     *     }
+                     */
+                    "application/json": components["schemas"]["LogIntegrity"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    verifyLog: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The verification. */
+            202: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    Location: components["headers"]["Location"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "00000000-0000-4000-8000-000000000002",
+                     *       "state": "queued",
+                     *       "started_at": "2030-01-02T03:04:05.678901+00:00"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["LogVerification"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    getLogVerification: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the verification.
+                 * @example 00000000-0000-4000-8000-000000000002
+                 */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The verification. */
+            200: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "00000000-0000-4000-8000-000000000002",
+                     *       "state": "queued",
+                     *       "started_at": "2030-01-02T03:04:05.678901+00:00"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["LogVerification"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];

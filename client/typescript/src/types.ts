@@ -48,6 +48,8 @@ export type PreviewProxy = Schemas['PreviewProxy'];
 export type ProxyPreview = Schemas['ProxyPreview'];
 
 export type LogEntry = Schemas['LogEntry'];
+export type LogIntegrity = Schemas['LogIntegrity'];
+export type LogVerification = Schemas['LogVerification'];
 export type Named = Schemas['Named'];
 export type EntityType = Schemas['EntityType'];
 
@@ -72,4 +74,5 @@ export type ReactorFilter = Filter<Query<'listReactors'>>;
 export type ProxyFilter = Filter<Query<'listProxies'>>;
 /** Which log entries: `start_date` or later, and before `end_date`. */
 export type LogFilter = Filter<Query<'listLogs'>>;
+export type StreamFilter = Filter<Query<'streamLogs'>>;
 export type AccessFilter = Filter<Query<'whoHasAccess'>>;

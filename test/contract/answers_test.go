@@ -1,0 +1,176 @@
+package contract_test
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/tokenkeep/tokenkeep/api"
+	"github.com/tokenkeep/tokenkeep/internal/keeptest"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
+	"github.com/tokenkeep/tokenkeep/internal/waittest"
+)
+
+// readers are applications that read cards, with how much each of them sees.
+func readers(t *testing.T, k *keeptest.Server, tenant string) map[string]api.Application {
+	made := make(map[string]api.Application)
+	for _, transform := range []string{"reveal", "mask", "redact"} {
+		made[transform] = k.Application(t, tenant, api.CreateApplication{
+			Name: "=" + transform, Type: "private",
+			Rules: []api.Rule{{Container: "/", Transform: transform, Permissions: []string{"token:read", "token:search"}}},
+		})
+	}
+	return made
+}
+
+// TestWhoSawThisCardIsOneRequest makes many accesses to many cards, in every way
+// that there is, and knows who saw what.
+func TestWhoSawThisCardIsOneRequest(t *testing.T) {
+	k := keeptest.Start(t, keeptest.Options{})
+	tenant := k.Tenant(t)
+	manager := tenant.Application.Key
+	maker := k.Application(t, tenant.Tenant.ID, api.CreateApplication{Type: "private", Permissions: []string{"token:create"}})
+	nobody := k.Application(t, tenant.Tenant.ID, api.CreateApplication{Type: "public", Permissions: []string{"token:create"}})
+	by := readers(t, k, tenant.Tenant.ID)
+	const cards = 10
+	for i := range cards {
+		k.Call(t, "POST", "/tokens", maker.Key, fmt.Sprintf(`{"id":"card-%d","type":"card","data":{"number":"4242424242424242"}}`, i)).Into(t, 201, &struct{}{})
+	}
+	// What everybody sees of card-3: the actor's id and the transform, counted.
+	truth := make(map[string]int)
+	transforms := []string{"reveal", "mask", "redact"}
+	accesses := 120
+	if storetest.All() {
+		accesses = 10_000
+	}
+	for n := range accesses {
+		transform, card := transforms[n%3], fmt.Sprint("card-", n/3%cards)
+		reader := by[transform]
+		var status int
+		switch n % 4 {
+		case 0:
+			status = k.Call(t, "GET", "/tokens/"+card, reader.Key, "").Status
+		case 1:
+			status = k.Call(t, "GET", "/tokens?id="+card, reader.Key, "").Status
+		case 2:
+			status = k.Call(t, "POST", "/detokenize", reader.Key, `["{{ `+card+` }}"]`).Status
+		default:
+			status = k.Call(t, "POST", "/v2/tokens/search", reader.Key, `{"query":"id:`+card+`"}`).Status
+		}
+		if status != http.StatusOK {
+			t.Fatalf("access %d = %d", n, status)
+		}
+		if card == "card-3" {
+			truth[reader.ID+" "+reader.Name+" "+transform]++
+		}
+	}
+	k.Call(t, "GET", "/tokens/card-3", nobody.Key, "") // refused: it saw nothing
+	got := make(map[string]int)
+	for _, e := range exported(t, k, manager, "entity_id=card-3&operation=read&outcome=allowed") {
+		got[e.ActorID+" "+e.ActorName+" "+e.Transform]++
+	}
+	if fmt.Sprint(got) != fmt.Sprint(truth) || len(truth) != 3 {
+		t.Errorf("who saw the card: got %v, want %v", got, truth)
+	}
+	for _, transform := range transforms {
+		want := truth[by[transform].ID+" "+by[transform].Name+" "+transform]
+		if list := exported(t, k, manager, "entity_id=card-3&transform="+transform+"&actor_id="+by[transform].ID); len(list) != want {
+			t.Errorf("transform=%s has %d entries, want %d", transform, len(list), want)
+		}
+	}
+	denied := exported(t, k, manager, "entity_id=card-3&outcome=denied")
+	if len(denied) != 1 || denied[0].Transform != "" || denied[0].ActorID != nobody.ID {
+		t.Errorf("what was denied: %+v, want the one refusal", denied)
+	}
+}
+
+// exported returns the entries of an export.
+func exported(t *testing.T, k *keeptest.Server, key, query string) (list []api.LogEntry) {
+	t.Helper()
+	got := k.Call(t, "GET", "/logs/export?"+query, key, "")
+	if got.Status != http.StatusOK {
+		t.Fatalf("export = %s", got)
+	}
+	for line := range strings.Lines(got.Body) {
+		var e api.LogEntry
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatalf("the line %q: %v", line, err)
+		}
+		list = append(list, e)
+	}
+	return list
+}
+
+func TestAnExportAsCSVHasNoFormulas(t *testing.T) {
+	k := keeptest.Start(t, keeptest.Options{})
+	tenant := k.Tenant(t)
+	by := readers(t, k, tenant.Tenant.ID)
+	maker := k.Application(t, tenant.Tenant.ID, api.CreateApplication{Type: "private", Permissions: []string{"token:create"}})
+	k.Call(t, "POST", "/tokens", maker.Key, `{"id":"@card","type":"token","data":"x"}`).Into(t, 201, &struct{}{})
+	k.Call(t, "GET", "/tokens/@card", by["mask"].Key, "", "SVC-TRACE-ID", "-2-3").Into(t, 200, &struct{}{})
+	got := k.Call(t, "GET", "/logs/export?format=csv&entity_id=%40card&operation=read", tenant.Application.Key, "")
+	records, err := csv.NewReader(strings.NewReader(got.Body)).ReadAll()
+	if err != nil || len(records) != 2 || got.Header.Get("Content-Type") != "text/csv; charset=utf-8" {
+		t.Fatalf("the export = %s, %v, want a header and an entry", got, err)
+	}
+	row := make(map[string]string)
+	for i, name := range records[0] {
+		row[name] = records[1][i]
+	}
+	if row["actor_name"] != "'=mask" || row["entity_id"] != "'@card" || row["trace_id"] != "'-2-3" || row["transform"] != "mask" || row["operation"] != "read" {
+		t.Errorf("the entry is %v", row)
+	}
+}
+
+func TestTheLogIsStreamed(t *testing.T) {
+	k := keeptest.Start(t, keeptest.Options{})
+	tenant := k.Tenant(t)
+	manager := tenant.Application.Key
+	maker := k.Application(t, tenant.Tenant.ID, api.CreateApplication{Type: "private", Permissions: []string{"token:create"}})
+	stream := func(query, last string) (ids, entities []string) {
+		t.Helper()
+		got := k.Call(t, "GET", "/v2/logs/stream?follow=false&entity_type=token&"+query, manager, "", "Last-Event-ID", last)
+		if got.Status != http.StatusOK || got.Header.Get("Content-Type") != "text/event-stream" {
+			t.Fatalf("the stream = %s", got)
+		}
+		for line := range strings.Lines(got.Body) {
+			if id, ok := strings.CutPrefix(line, "id: "); ok {
+				ids = append(ids, strings.TrimSpace(id))
+			}
+			if data, ok := strings.CutPrefix(line, "data: "); ok {
+				var e api.LogEntry
+				if err := json.Unmarshal([]byte(data), &e); err != nil {
+					t.Fatal(err)
+				}
+				entities = append(entities, e.EntityID)
+			}
+		}
+		return ids, entities
+	}
+	for i := range 4 {
+		k.Call(t, "POST", "/tokens", maker.Key, fmt.Sprintf(`{"id":"t-%d","type":"token","data":"x"}`, i)).Into(t, 201, &struct{}{})
+	}
+	var ids []string
+	waittest.Until(t, "four entries are sealed", func() bool {
+		var entities []string
+		ids, entities = stream("start_date=2020-01-01", "")
+		return strings.Join(entities, " ") == "t-0 t-1 t-2 t-3"
+	})
+	if _, rest := stream("", ids[1]); strings.Join(rest, " ") != "t-2 t-3" {
+		t.Errorf("after the second event come %v", rest)
+	}
+	if _, past := stream("past=2", ""); strings.Join(past, " ") != "t-2 t-3" {
+		t.Errorf("the past is %v", past)
+	}
+	for _, query := range []string{"end_date=2020-01-01", "past=x", "past=101", "follow=maybe", "transform=all"} {
+		if got := k.Call(t, "GET", "/v2/logs/stream?"+query, manager, ""); got.Status != http.StatusBadRequest {
+			t.Errorf("%s = %s, want 400", query, got)
+		}
+	}
+	if got := k.Call(t, "GET", "/v2/logs/stream", maker.Key, ""); got.Status != http.StatusForbidden {
+		t.Errorf("without log:read = %s", got)
+	}
+}
