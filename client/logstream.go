@@ -121,7 +121,9 @@ func (s *logStream) once(ctx context.Context, yield func(LogEvent, error) bool) 
 		if json.Unmarshal([]byte(e.data), &entry) != nil {
 			return false, fmt.Errorf("client: %s: the answer is not understood", streamLogs)
 		}
-		s.last = e.id
+		if s.last = e.id; s.options.Past > 0 && s.filter.From.IsZero() {
+			s.filter.From = entry.CreatedAt.Time // what is older was not asked for
+		}
 		if s.seen[entry.ID] {
 			delete(s.seen, entry.ID)
 			continue

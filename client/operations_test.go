@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/client"
@@ -129,6 +130,14 @@ var operations = map[string]func(context.Context, *client.Client) error{
 	"listLogsFrom": func(ctx context.Context, c *client.Client) error {
 		return only(c.Logs.PageFrom(ctx, client.LogFilter{}, "", 1))
 	},
+	"getActivity": func(ctx context.Context, c *client.Client) error {
+		return only(c.Reports.Activity(ctx, client.ActivityFilter{}))
+	},
+	"listKeyReport": func(ctx context.Context, c *client.Client) error { return only(c.Reports.KeysPage(ctx, 1, 1)) },
+	"listAccessReport": func(ctx context.Context, c *client.Client) error {
+		return only(c.Reports.AccessPage(ctx, time.Time{}, 1, 1))
+	},
+	"getAttention": func(ctx context.Context, c *client.Client) error { return only(c.Reports.Attention(ctx)) },
 	"exportLogs": func(ctx context.Context, c *client.Client) error {
 		return c.Logs.Export(ctx, client.LogFilter{}, "csv", io.Discard)
 	},
@@ -144,7 +153,11 @@ var lists = map[string]func(context.Context, *client.Client) error{
 	"listApplications": func(ctx context.Context, c *client.Client) error {
 		return drain(c.Applications.List(ctx, client.ApplicationFilter{}))
 	},
-	"listSessions": func(ctx context.Context, c *client.Client) error { return drain(c.Sessions.List(ctx)) },
+	"listSessions":  func(ctx context.Context, c *client.Client) error { return drain(c.Sessions.List(ctx)) },
+	"listKeyReport": func(ctx context.Context, c *client.Client) error { return drain(c.Reports.Keys(ctx)) },
+	"listAccessReport": func(ctx context.Context, c *client.Client) error {
+		return drain(c.Reports.Access(ctx, time.Time{}))
+	},
 	"whoHasAccess": func(ctx context.Context, c *client.Client) error { return drain(c.Access.Who(ctx, "log:read", "")) },
 	"listTokens": func(ctx context.Context, c *client.Client) error {
 		return drain(c.Tokens.List(ctx, client.TokenFilter{}))
@@ -228,7 +241,7 @@ func TestEveryOperationHasAMethod(t *testing.T) {
 			continue
 		}
 		body := `{}`
-		if slices.Contains([]string{"listKeys", "listPermissions", "listEntityTypes", "listNames"}, o.ID) {
+		if slices.Contains([]string{"listKeys", "listPermissions", "listEntityTypes", "listNames", "getAttention"}, o.ID) {
 			body = `[]`
 		}
 		check(o, call, body)

@@ -38,6 +38,7 @@ var covered = map[string]string{
 	"replaceProxy": "proxy replace p --name p --destination https://psp.example", "patchProxy": "proxy update p", "deleteProxy": "proxy delete p",
 	"previewProxy": "proxy try p", "rotateProxyKey": "proxy rotate-key p", "invokeProxy": "proxy call --method POST --path /x --proxy-key-file FILE",
 
+	"getActivity": "report activity", "listKeyReport": "report keys", "listAccessReport": "report access", "getAttention": "report attention",
 	"listLogsFrom": "log list", "exportLogs": "log export", "getLogIntegrity": "log integrity", "verifyLog": "log verify --no-wait", "getLogVerification": "log verify --no-wait --id v",
 	"listEntityTypes": "log types", "listNames": "log names a",
 }
@@ -71,7 +72,7 @@ func TestEveryOperationHasACommand(t *testing.T) {
 		mu.Unlock()
 		w.Header().Set("Content-Type", "application/json")
 		body := `{"id":"x","pagination":{},"data":[],"settings":{}}`
-		if slices.Contains([]string{"GET /applications/{id}/keys", "GET /permissions", "GET /logs/entity-types", "GET /names"}, pattern) {
+		if slices.Contains([]string{"GET /applications/{id}/keys", "GET /permissions", "GET /logs/entity-types", "GET /names", "GET /reports/attention"}, pattern) {
 			body = `[]`
 		}
 		_, _ = w.Write([]byte(body))

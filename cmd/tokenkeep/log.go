@@ -142,16 +142,17 @@ func logFilterFlags(c *cobra.Command) func() (client.LogFilter, error) {
 func logExportCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "export", Short: "Write all entries of a filter as lines of JSON or as CSV",
-		Long: `Writes all entries that the flags choose, newest first, to the standard output. Cells
-of CSV that a spreadsheet could take for a formula begin with an apostrophe. It takes
-log:read. Entries with proofs, for an auditor, are written by 'tokenkeep audit
-export'.`,
+		Long: `Writes all entries that the flags choose, newest first, to the standard output.
+Cells of CSV that a spreadsheet could take for a formula begin with an
+apostrophe. It takes log:read. Entries with proofs, for an auditor, are written
+by 'tokenkeep audit export'.`,
 		Example: "  tokenkeep log export --entity card-of-jane --operation read --format csv > who-saw-it.csv",
 		Args:    cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	filter := logFilterFlags(c)
 	format := c.Flags().String("format", "ndjson", "ndjson or csv")
 	connect := apiFlags(c)
+	asJSON := jsonFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		f, err := filter()
 		if err != nil {
@@ -161,6 +162,9 @@ export'.`,
 		if err != nil {
 			return err
 		}
+		if *asJSON {
+			*format = "ndjson"
+		}
 		return asUsage(call.Logs.Export(c.Context(), f, *format, c.OutOrStdout()))
 	}
 	return c
@@ -169,9 +173,9 @@ export'.`,
 func logIntegrityCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "integrity", Short: "Print the signed head of the log and when it was last verified",
-		Long: `Prints the signed head of the log, how many entries are not sealed yet, and when the
-log was last verified and by whom. With --json the member "head" is a checkpoint for
-'tokenkeep audit verify --checkpoint'. It takes log:read.`,
+		Long: `Prints the signed head of the log, how many entries are not sealed yet, and when
+the log was last verified and by whom. With --json the member "head" is a
+checkpoint for 'tokenkeep audit verify --checkpoint'. It takes log:read.`,
 		Example: "  tokenkeep log integrity",
 		Args:    cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
 	}
@@ -196,9 +200,9 @@ const verifyPause = time.Second
 func logVerifyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "verify", Short: "Verify the log of the key's tenant on the server",
-		Long: `Starts a verification of the whole log and waits until it is done. A log that was
-changed ends with exit code 10. It takes log:read. 'tokenkeep audit verify', on the
-server's machine, also takes a checkpoint.`,
+		Long: `Starts a verification of the whole log and waits until it is done. A log that
+was changed ends with exit code 10. It takes log:read. 'tokenkeep audit verify',
+on the server's machine, also takes a checkpoint.`,
 		Example: "  tokenkeep log verify",
 		Args:    cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
 	}

@@ -87,7 +87,7 @@ Start here:
 		}
 	}
 	add(callers, tokenCommand(), tokenizeCommand(), detokenizeCommand(), sessionCommand(), reactorCommand(), proxyCommand(),
-		applicationCommand(), permissionCommand(), accessCommand(), logCommand(), healthCommand(), profileCommand())
+		applicationCommand(), permissionCommand(), accessCommand(), logCommand(), reportCommand(), healthCommand(), profileCommand())
 	add(operators, devCommand(), serveCommand(), configCommand(), statusCommand(), storeCommand(), sweepCommand(), backupCommand(), restoreCommand(),
 		migrateStoreCommand(), doctorCommand(), tenantCommand(), keyCommand(), auditCommand())
 	add("", completionCommand(), versionCommand())

@@ -233,6 +233,24 @@ func (c Caller) Reach(p Permission, container string) (most Transform, at string
 	return most, at
 }
 
+// Reaches yields the containers from which on the caller may do this to some
+// token, with the most that it may be shown there: the root, and every
+// container that a rule names.
+func (c Caller) Reaches(p Permission) iter.Seq2[string, Transform] {
+	return func(yield func(string, Transform) bool) {
+		seen := make(map[string]bool)
+		for place, possible := range c.reaches(p, "/") {
+			if seen[place] || possible.most() == Nothing {
+				continue
+			}
+			seen[place] = true
+			if !yield(place, possible.most()) {
+				return
+			}
+		}
+	}
+}
+
 // reaches yields what the caller may do in a container, below it, and at every
 // container below it that a rule names: nothing else differs from all of these.
 func (c Caller) reaches(p Permission, container string) iter.Seq2[string, outcomes] {

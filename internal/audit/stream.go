@@ -158,6 +158,9 @@ func (t *Stream) begin(ctx context.Context, tx store.Tx, o StreamOptions) (err e
 	}
 	t.past, _, err = listMatchingFrom(ctx, tx, t.filter, t.match, nil, o.Past)
 	slices.Reverse(t.past)
+	if len(t.past) > 0 {
+		t.filter.From = t.past[0].CreatedAt // what is older and not sealed yet was not asked for
+	}
 	for _, e := range t.past {
 		t.sent = append(t.sent, e.ID)
 	}

@@ -43,6 +43,7 @@ func (s *Service) Authenticate(ctx context.Context, text secret.Text) (access.Ca
 	if err != nil {
 		return access.Caller{}, err
 	}
+	s.used.note(k.Tenant(), found.ID, s.now())
 	return access.NewApplication(k.Tenant(), known.row.ID, access.ApplicationType(known.row.Type), known.grant).WithKey(found.ID).WithActorName(known.row.Name), nil
 }
 

@@ -28,6 +28,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/limit"
 	"github.com/tokenkeep/tokenkeep/internal/proxy"
 	"github.com/tokenkeep/tokenkeep/internal/reactor"
+	"github.com/tokenkeep/tokenkeep/internal/report"
 	"github.com/tokenkeep/tokenkeep/internal/response"
 	"github.com/tokenkeep/tokenkeep/internal/secret"
 	"github.com/tokenkeep/tokenkeep/internal/store"
@@ -45,6 +46,7 @@ type Services struct {
 
 	Verifications *audit.Verifications
 	Limits        *limit.Recorder
+	Reports       *report.Service
 }
 
 // row is a route with what it does.
@@ -82,6 +84,10 @@ func Routes(s Services) []httpapi.Route {
 
 		{httpapi.Route{Pattern: "POST /access/explain", Auth: httpapi.APIKey, Permission: access.ApplicationRead, Body: httpapi.JSON}, s.explainAccess},
 		{httpapi.Route{Pattern: "GET /access/who", Auth: httpapi.APIKey, Permission: access.ApplicationRead}, s.whoHasAccess},
+		{httpapi.Route{Pattern: "GET /reports/activity", Auth: httpapi.APIKey, Permission: access.ReportRead}, s.getActivity},
+		{httpapi.Route{Pattern: "GET /reports/keys", Auth: httpapi.APIKey, Permission: access.ApplicationRead}, s.listKeyReport},
+		{httpapi.Route{Pattern: "GET /reports/access", Auth: httpapi.APIKey, Permission: access.ApplicationRead}, s.listAccessReport},
+		{httpapi.Route{Pattern: "GET /reports/attention", Auth: httpapi.APIKey, Permission: access.ReportRead}, s.getAttention},
 		{httpapi.Route{Pattern: "GET /permissions", Auth: httpapi.APIKey}, s.listPermissions},
 
 		{httpapi.Route{Pattern: "POST /tokenize", Auth: httpapi.APIKey, Permission: access.TokenCreate, FromCode: true, Body: httpapi.JSON, Idempotent: true}, s.tokenize},

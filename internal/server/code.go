@@ -22,6 +22,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/limit"
 	"github.com/tokenkeep/tokenkeep/internal/proxy"
 	"github.com/tokenkeep/tokenkeep/internal/reactor"
+	"github.com/tokenkeep/tokenkeep/internal/report"
 	"github.com/tokenkeep/tokenkeep/internal/sandbox"
 	"github.com/tokenkeep/tokenkeep/internal/script"
 )
@@ -176,6 +177,7 @@ func (s *Server) connectCode() {
 		Reactor: s.reactors.Deployed,
 	})
 	s.verifications = audit.NewVerifications(s.audit, s.jobs)
+	s.reports = report.New(s.directory, s.audit, s.proxies, s.now)
 	s.jobs.SetKinds(s.jobKinds()...)
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/limit"
 	"github.com/tokenkeep/tokenkeep/internal/proxy"
 	"github.com/tokenkeep/tokenkeep/internal/reactor"
+	"github.com/tokenkeep/tokenkeep/internal/report"
 	"github.com/tokenkeep/tokenkeep/internal/sandbox"
 	"github.com/tokenkeep/tokenkeep/internal/script"
 	"github.com/tokenkeep/tokenkeep/internal/store"
@@ -43,6 +44,7 @@ type services struct {
 	proxies   *proxy.Service
 
 	verifications *audit.Verifications
+	reports       *report.Service
 }
 
 // connect opens the keys and puts the services on the store.
@@ -83,7 +85,7 @@ func (s *Server) connect(ctx context.Context) (err error) {
 }
 
 func (s *Server) endpoints() endpoint.Services {
-	return endpoint.Services{Directory: s.directory, Audit: s.audit, Tokens: s.tokens, Idempotency: s.answers, Reactors: s.reactors, Proxies: s.proxies, Verifications: s.verifications, Limits: s.limits}
+	return endpoint.Services{Directory: s.directory, Audit: s.audit, Tokens: s.tokens, Idempotency: s.answers, Reactors: s.reactors, Proxies: s.proxies, Verifications: s.verifications, Limits: s.limits, Reports: s.reports}
 }
 
 // KEKError says that the configured key-encryption key cannot be used.
@@ -149,6 +151,7 @@ func (s *Server) chores() []chore {
 			}
 			return err
 		}},
+		{"note which keys were used", time.Minute, false, s.directory.NoteKeyUse},
 		{"try the KMS", 30 * time.Second, false, s.watchKMS},
 		{"remove the rows of deleted tenants", 5 * time.Second, false, s.directory.FinishDeletions},
 		{"note the time", time.Minute, true, s.noteTime},

@@ -7,8 +7,10 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tokenkeep/tokenkeep/api"
+	"github.com/tokenkeep/tokenkeep/internal/clocktest"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
 	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 	"github.com/tokenkeep/tokenkeep/internal/waittest"
@@ -172,5 +174,94 @@ func TestTheLogIsStreamed(t *testing.T) {
 	}
 	if got := k.Call(t, "GET", "/v2/logs/stream", maker.Key, ""); got.Status != http.StatusForbidden {
 		t.Errorf("without log:read = %s", got)
+	}
+}
+
+func TestReportsSayWhoMaySeeWhatAndWhatDeservesAttention(t *testing.T) {
+	clock := clocktest.New(time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC))
+	k := keeptest.Start(t, keeptest.Options{Now: clock.Now})
+	tenant := k.Tenant(t)
+	manager := tenant.Application.Key
+	private := func(in api.CreateApplication) api.Application {
+		in.Type = "private"
+		return k.Application(t, tenant.Tenant.ID, in)
+	}
+	rule := func(container, transform string) []api.Rule {
+		return []api.Rule{{Container: container, Transform: transform, Permissions: []string{"token:read"}}}
+	}
+	all, some := private(api.CreateApplication{Name: "All", Rules: rule("/", "reveal")}), private(api.CreateApplication{Name: "Some", Rules: rule("/pci/", "reveal")})
+	private(api.CreateApplication{Name: "Masks", Rules: rule("/", "mask")})
+	maker := private(api.CreateApplication{Name: "Maker", Permissions: []string{"token:create"}, ExpiresAt: api.Time{Time: clock.Now().Add(400 * 24 * time.Hour)}})
+	k.Call(t, "POST", "/tokens", maker.Key, `{"id":"card-1","type":"card","data":{"number":"4242424242424242"},"containers":["/pci/high/"]}`).Into(t, 201, &struct{}{})
+	var open, closed api.Proxy
+	k.Call(t, "POST", "/proxies", manager, `{"name":"Open","destination_url":"https://psp.example.com","require_auth":false}`).Into(t, 201, &open)
+	k.Call(t, "POST", "/proxies", manager, `{"name":"Closed","destination_url":"https://psp.example.com"}`).Into(t, 201, &closed)
+
+	var access api.List[api.AccessReport]
+	k.Call(t, "GET", "/reports/access?changed_since=2031-05-06", manager, "").Into(t, 200, &access)
+	var rows []string
+	for _, a := range access.Data {
+		rows = append(rows, fmt.Sprint(a.Name, " ", a.Permission, " ", a.Container, " ", a.Changed))
+	}
+	if got := strings.Join(rows, ", "); got != "All token:read / true, Some token:read /pci/ true" {
+		t.Errorf("who may see values: %s", got)
+	}
+	var who api.List[api.AccessHolder]
+	k.Call(t, "GET", "/access/who?token_id=card-1", manager, "").Into(t, 200, &who)
+	seen := make(map[string]string)
+	for _, h := range who.Data {
+		seen[h.Name] = h.Transform
+	}
+	if fmt.Sprint(seen) != fmt.Sprint(map[string]string{"All": "reveal", "Some": "reveal", "Masks": "mask"}) {
+		t.Errorf("who may read the card: %v", seen)
+	}
+	for call, want := range map[string]int{
+		"/access/who?token_id=none": 404, "/access/who?token_id=card-1&container=/": 400, "/access/who?token_id=card-1&permission=log:read": 400,
+		"/access/who?token_id=card-1&permission=token:use": 200, "/reports/access?changed_since=x": 400, "/reports/activity": 400, "/reports/activity?bucket=day&by=x": 400,
+	} {
+		if got := k.Call(t, "GET", call, manager, ""); got.Status != want {
+			t.Errorf("GET %s = %s, want %d", call, got, want)
+		}
+	}
+	attention := func(key string) (found []string) {
+		t.Helper()
+		var list []api.AttentionItem
+		k.Call(t, "GET", "/reports/attention", key, "").Into(t, 200, &list)
+		for _, i := range list {
+			found = append(found, i.Severity+" "+i.Kind+" "+i.Name)
+		}
+		return found
+	}
+	want := []string{"high open_proxy Open", "medium log_unverified ", "medium broad_rule All"}
+	if got := attention(manager); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("attention: %q, want %q", got, want)
+	}
+	// Who may read less learns less.
+	reporter := k.Application(t, tenant.Tenant.ID, api.CreateApplication{Type: "management", Permissions: []string{"report:read"}})
+	if got := attention(reporter.Key); len(got) != 0 {
+		t.Errorf("attention with report:read alone: %q", got)
+	}
+	clock.Advance(380 * 24 * time.Hour)
+	k.Call(t, "GET", "/tokens/card-1", all.Key, "").Into(t, 200, &struct{}{})
+	found := strings.Join(attention(manager), "\n")
+	for _, part := range []string{"high expiring_application Maker", "medium old_key Some", "medium old_key All"} {
+		if !strings.Contains(found, part) {
+			t.Errorf("attention after a year:\n%s\nwant %s", found, part)
+		}
+	}
+	var activity api.ActivityReport
+	k.Call(t, "GET", "/reports/activity?bucket=minute&application_id="+all.ID, manager, "").Into(t, 200, &activity)
+	if activity.Total.Reads.Revealed != 1 || len(activity.Data) != 1 || activity.Data[0].ApplicationID != all.ID {
+		t.Errorf("the activity: %+v", activity)
+	}
+	var keys api.List[api.KeyReport]
+	k.Call(t, "GET", "/reports/keys?size=100", manager, "").Into(t, 200, &keys)
+	for _, key := range keys.Data {
+		if key.ApplicationID == some.ID && (key.AgeDays != 380 || key.LastUsedOn != "" || key.ID != some.Keys[0].ID) {
+			t.Errorf("the key of Some: %+v", key)
+		}
+	}
+	if keys.Pagination.TotalItems != 6 {
+		t.Errorf("the report has %d keys, want 6", keys.Pagination.TotalItems)
 	}
 }

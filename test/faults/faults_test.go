@@ -73,9 +73,13 @@ var table = map[string]row{
 	"GET /sessions":            {key: management, status: 200},
 	"DELETE /sessions/{id}":    {key: management, path: "/sessions/{session}", status: 204, prepare: (*world).freshSession},
 
-	"POST /access/explain": {key: management, body: `{"application_id":"{application}","permission":"token:read","token_id":"{token}"}`, status: 200},
-	"GET /access/who":      {key: management, path: "/access/who?permission=token:read&container=/", status: 200},
-	"GET /permissions":     {key: private, status: 200},
+	"POST /access/explain":   {key: management, body: `{"application_id":"{application}","permission":"token:read","token_id":"{token}"}`, status: 200},
+	"GET /access/who":        {key: management, path: "/access/who?permission=token:read&container=/", status: 200},
+	"GET /reports/activity":  {key: management, path: "/reports/activity?bucket=hour", status: 200},
+	"GET /reports/keys":      {key: management, status: 200},
+	"GET /reports/access":    {key: management, status: 200},
+	"GET /reports/attention": {key: management, status: 200, outside: true},
+	"GET /permissions":       {key: private, status: 200},
 
 	"POST /tokenize":         {key: private, body: `["x",{"type":"card","data":{"number":"4242424242424242","cvc":"123"}}]`, status: 200},
 	"POST /detokenize":       {key: private, body: `["{{ {token} }}","{{ {card} }}"]`, status: 200},

@@ -62,9 +62,13 @@ var table = map[string]row{
 	"GET /sessions":            {management, "", 200, "", 0},
 	"DELETE /sessions/{id}":    {management, "", 204, "", 0},
 
-	"POST /access/explain": {management, `{"application_id":"<id>","permission":"log:read"}`, 200, "", 0},
-	"GET /access/who":      {management, "", 200, "?permission=token:read&container=/", 0},
-	"GET /permissions":     {anyKey, "", 200, "", 0},
+	"POST /access/explain":   {management, `{"application_id":"<id>","permission":"log:read"}`, 200, "", 0},
+	"GET /access/who":        {management, "", 200, "?permission=token:read&container=/", 0},
+	"GET /reports/activity":  {management, "", 200, "?bucket=hour", 0},
+	"GET /reports/keys":      {management, "", 200, "", 0},
+	"GET /reports/access":    {management, "", 200, "", 0},
+	"GET /reports/attention": {management, "", 200, "", 0},
+	"GET /permissions":       {anyKey, "", 200, "", 0},
 
 	"POST /tokenize":         {tokenMaker, `["x",{"type":"token","data":1}]`, 200, "", 0},
 	"POST /detokenize":       {private, `["{{ <id> }}"]`, 200, "", 400},

@@ -192,7 +192,7 @@ func TestEveryOperationAnswersAsDescribed(t *testing.T) {
 	v.walkProxies(t, c)
 	walkSessions(ctx, t, func(key string) *client.Client { return v.client(t, key) }, v.keys)
 	walkReactors(ctx, t, func(key string) *client.Client { return v.client(t, key) }, v.keys, false)
-	for _, path := range []string{"/metrics", "/openapi.json", "/openapi.yaml", "/docs", "/docs/page.js"} {
+	for _, path := range []string{"/metrics", "/openapi.json", "/openapi.yaml", "/docs", "/docs/page.js", "/v2/logs/stream?follow=false"} {
 		if got := v.send(t, "GET", path, ""); got != 200 {
 			t.Errorf("GET %s → %d, want 200", path, got)
 		}
@@ -334,6 +334,7 @@ func walkTheRest(ctx context.Context, t *testing.T, c *client.Client) {
 	if list, err := c.Logs.Names(ctx, part.Data[0].TenantID, "unknown"); err != nil || len(list) != 1 || list[0].Kind != "tenant" || list[0].Name == "" {
 		t.Errorf("Logs.Names = %+v, %v, want the tenant", list, err)
 	}
+	walkReports(ctx, t, c)
 	if list, err := c.Logs.EntityTypes(ctx); err != nil || len(list) != len(audit.EntityTypes()) {
 		t.Errorf("Logs.EntityTypes = %d, %v, want all", len(list), err)
 	}
@@ -485,7 +486,7 @@ func TestTheClientSendsIdempotencyKeysWhereRowsTakeThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range v.Routes() {
-		byHand := r.Pattern == "* /proxy/{rest...}" || r.Auth == httpapi.Anonymous && !strings.HasSuffix(r.Pattern, "z")
+		byHand := r.Pattern == "* /proxy/{rest...}" || r.Pattern == "GET /v2/logs/stream" || r.Auth == httpapi.Anonymous && !strings.HasSuffix(r.Pattern, "z")
 		if got, called := sent[r.Pattern]; got != r.Idempotent || !called && !byHand {
 			t.Errorf("%s: the client called it %t, with an idempotency key %t; the row takes one %t", r.Pattern, called, got, r.Idempotent)
 		}

@@ -89,6 +89,11 @@ export const rows = {
   // Called by Caller.forward, with any method.
   invokeProxy: { method: 'POST', path: '/proxy/{rest}' },
 
+  getActivity: { method: 'GET', path: '/reports/activity' },
+  listKeyReport: { method: 'GET', path: '/reports/keys' },
+  listAccessReport: { method: 'GET', path: '/reports/access' },
+  getAttention: { method: 'GET', path: '/reports/attention' },
+
   listLogs: { method: 'GET', path: '/logs' },
   listLogsFrom: { method: 'GET', path: '/v2/logs' },
   // Called by Caller.open: their answers are read as they come.

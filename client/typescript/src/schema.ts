@@ -345,6 +345,89 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/reports/activity": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Report activity
+         * @description How often tokens were read, by how much was shown, and used, how many changes there were and how many refusals, by bucket of time and by application. The report is made from counters, so its cost
+         *     does not depend on the size of the log. Reading the log itself is not counted. Counters by the minute are kept for 7 days, by the hour for 400 days, by the day for ever.
+         */
+        get: operations["getActivity"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/reports/keys": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Report the age and use of API keys
+         * @description All API keys of the tenant, oldest first, with their age and the day on which they were last presented. The day is known from `tracked_since` on.
+         */
+        get: operations["listKeyReport"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/reports/access": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Report who may see values
+         * @description Every application and live session that may read, use or search tokens with `reveal`, once for each permission and container from which on it may, by container. With `changed_since`, `changed` is true for those
+         *     that were created or changed at that time or later.
+         */
+        get: operations["listAccessReport"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/reports/attention": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Report what deserves attention
+         * @description What somebody should look at, most urgent first: applications that read values everywhere, proxies without authentication, old and unused keys, applications that expire soon, a log that was not verified
+         *     or is not what was sealed. The response has only things that the key may read: applications and keys take `application:read`, proxies `proxy:read`, the log `log:read`.
+         */
+        get: operations["getAttention"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/access/who": {
         parameters: {
             query?: never;
@@ -2223,6 +2306,103 @@ export interface components {
             entry_id?: string;
             detail: string;
         };
+        ActivityReport: {
+            /** @enum {string} */
+            bucket: "minute" | "hour" | "day";
+            start: components["schemas"]["Time"];
+            end: components["schemas"]["Time"];
+            total: components["schemas"]["ActivityCounts"];
+            data: components["schemas"]["Activity"][];
+        };
+        ActivityCounts: {
+            reads: components["schemas"]["ActivityReads"];
+            /** Format: int64 */
+            uses: number;
+            /** Format: int64 */
+            changes: number;
+            /** Format: int64 */
+            refusals: number;
+        };
+        /** @description Reads of tokens by how much they showed, and other reads. */
+        ActivityReads: {
+            /** Format: int64 */
+            reveal: number;
+            /** Format: int64 */
+            mask: number;
+            /** Format: int64 */
+            redact: number;
+            /** Format: int64 */
+            other: number;
+        };
+        Activity: {
+            at: components["schemas"]["Time"];
+            /**
+             * Format: uuid
+             * @description Absent for the system and for anonymous callers, and where all applications are added up.
+             */
+            application_id?: string;
+            reads: components["schemas"]["ActivityReads"];
+            /** Format: int64 */
+            uses: number;
+            /** Format: int64 */
+            changes: number;
+            /** Format: int64 */
+            refusals: number;
+        };
+        KeyReport: {
+            /** Format: uuid */
+            id: string;
+            /** @description The first characters of the key. */
+            prefix?: string;
+            /** Format: uuid */
+            application_id: string;
+            application_name: string;
+            /** @enum {string} */
+            application_type: "public" | "private" | "management";
+            created_at: components["schemas"]["Time"];
+            age_days: number;
+            /**
+             * Format: date
+             * @description The day on which it was last presented, in UTC. Absent when it was not since `tracked_since`.
+             */
+            last_used_on?: string;
+            /**
+             * Format: date
+             * @description The day from which on uses are known. Absent while none are.
+             */
+            tracked_since?: string;
+            expires_at?: components["schemas"]["Time"];
+        };
+        AccessReport: {
+            /** @enum {string} */
+            kind: "application" | "session";
+            /** Format: uuid */
+            id: string;
+            name?: string;
+            /** @enum {string} */
+            application_type?: "public" | "private" | "management";
+            /** @enum {string} */
+            transform: "reveal";
+            container?: string;
+            expires_at?: components["schemas"]["Time"];
+            /** @enum {string} */
+            permission: "token:read" | "token:use" | "token:search";
+            /** @description It was created or changed since `changed_since`. */
+            changed: boolean;
+            changed_at: components["schemas"]["Time"];
+            changed_by?: components["schemas"]["Actor"];
+        };
+        AttentionItem: {
+            /** @enum {string} */
+            kind: "broad_rule" | "open_proxy" | "old_key" | "unused_key" | "expiring_application" | "log_unverified" | "log_changed";
+            /** @enum {string} */
+            severity: "high" | "medium" | "low";
+            entity_type: components["schemas"]["EntityTypeName"];
+            entity_id: string;
+            /** @description The name of what it is about; of a key, the name of its application. */
+            name?: string;
+            detail: string;
+        };
         /** @enum {string} */
         EntityTypeName: "application" | "bank" | "card" | "card_number" | "employer_id_number" | "key" | "log" | "proxy" | "reactor" | "session" | "social_security_number" | "tenant" | "token" | "us_bank_account_number" | "us_bank_routing_number";
         Named: {
@@ -3969,19 +4149,268 @@ export interface operations {
             default: components["responses"]["Other"];
         };
     };
-    whoHasAccess: {
+    getActivity: {
         parameters: {
             query: {
                 /**
-                 * @description The permission in question.
+                 * @description The width of the buckets.
+                 * @example hour
+                 */
+                bucket: "minute" | "hour" | "day";
+                /**
+                 * @description Where the report begins. Default an hour, a day or 30 days before its end. A report has at most 1,500 buckets.
+                 * @example 2030-01-02
+                 */
+                start_date?: components["schemas"]["DateFilter"];
+                /**
+                 * @description Where the report ends. Default now.
+                 * @example 2030-01-03
+                 */
+                end_date?: components["schemas"]["DateFilter"];
+                /**
+                 * @description Counts what this application did.
+                 * @example 00000000-0000-4000-8000-000000000002
+                 */
+                application_id?: string;
+                /**
+                 * @description Whether each application has its own counts, or all are added up.
+                 * @example nothing
+                 */
+                by?: "application" | "nothing";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The activity. Buckets without any are left out. */
+            200: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "bucket": "hour",
+                     *       "start": "2030-01-02T03:00:00.000000+00:00",
+                     *       "end": "2030-01-02T05:00:00.000000+00:00",
+                     *       "total": {
+                     *         "reads": {
+                     *           "reveal": 1,
+                     *           "mask": 0,
+                     *           "redact": 0,
+                     *           "other": 0
+                     *         },
+                     *         "uses": 0,
+                     *         "changes": 0,
+                     *         "refusals": 0
+                     *       },
+                     *       "data": [
+                     *         {
+                     *           "at": "2030-01-02T03:00:00.000000+00:00",
+                     *           "application_id": "00000000-0000-4000-8000-000000000002",
+                     *           "reads": {
+                     *             "reveal": 1,
+                     *             "mask": 0,
+                     *             "redact": 0,
+                     *             "other": 0
+                     *           },
+                     *           "uses": 0,
+                     *           "changes": 0,
+                     *           "refusals": 0
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ActivityReport"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    listKeyReport: {
+        parameters: {
+            query?: {
+                /**
+                 * @description The number of the page, from 1.
+                 * @example 1
+                 */
+                page?: components["parameters"]["Page"];
+                /**
+                 * @description How many items a page has.
+                 * @example 20
+                 */
+                size?: components["parameters"]["Size"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of keys. */
+            200: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "pagination": {
+                     *         "total_items": 0,
+                     *         "page_number": 1,
+                     *         "page_size": 20,
+                     *         "total_pages": 0
+                     *       },
+                     *       "data": []
+                     *     }
+                     */
+                    "application/json": {
+                        pagination: components["schemas"]["Pagination"];
+                        data: components["schemas"]["KeyReport"][];
+                    };
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    listAccessReport: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Marks what was created or changed at this time or later.
+                 * @example 2030-01-02
+                 */
+                changed_since?: components["schemas"]["DateFilter"];
+                /**
+                 * @description The number of the page, from 1.
+                 * @example 1
+                 */
+                page?: components["parameters"]["Page"];
+                /**
+                 * @description How many items a page has.
+                 * @example 20
+                 */
+                size?: components["parameters"]["Size"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of holders. */
+            200: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "pagination": {
+                     *         "total_items": 0,
+                     *         "page_number": 1,
+                     *         "page_size": 20,
+                     *         "total_pages": 0
+                     *       },
+                     *       "data": []
+                     *     }
+                     */
+                    "application/json": {
+                        pagination: components["schemas"]["Pagination"];
+                        data: components["schemas"]["AccessReport"][];
+                    };
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    getAttention: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What deserves attention. */
+            200: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example [
+                     *       {
+                     *         "kind": "log_unverified",
+                     *         "severity": "medium",
+                     *         "entity_type": "log",
+                     *         "entity_id": "*",
+                     *         "detail": "the log was never verified"
+                     *       }
+                     *     ]
+                     */
+                    "application/json": components["schemas"]["AttentionItem"][];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    whoHasAccess: {
+        parameters: {
+            query?: {
+                /**
+                 * @description The permission in question. Required, except with `token_id`, where it is `token:read` by default.
                  * @example token:read
                  */
-                permission: components["schemas"]["PermissionName"];
+                permission?: components["schemas"]["PermissionName"];
                 /**
                  * @description A container. Required for permissions on tokens, and for those alone.
                  * @example /pci/
                  */
                 container?: components["schemas"]["ContainerPath"];
+                /**
+                 * @description A token, instead of a container. The list has those who may do it to this token, with what each is shown of it.
+                 * @example card-of-jane
+                 */
+                token_id?: string;
                 /**
                  * @description The number of the page, from 1.
                  * @example 1

@@ -48,6 +48,10 @@ export type PreviewProxy = Schemas['PreviewProxy'];
 export type ProxyPreview = Schemas['ProxyPreview'];
 
 export type LogEntry = Schemas['LogEntry'];
+export type AccessReport = Schemas['AccessReport'];
+export type ActivityReport = Schemas['ActivityReport'];
+export type AttentionItem = Schemas['AttentionItem'];
+export type KeyReport = Schemas['KeyReport'];
 export type LogIntegrity = Schemas['LogIntegrity'];
 export type LogVerification = Schemas['LogVerification'];
 export type Named = Schemas['Named'];
@@ -74,5 +78,7 @@ export type ReactorFilter = Filter<Query<'listReactors'>>;
 export type ProxyFilter = Filter<Query<'listProxies'>>;
 /** Which log entries: `start_date` or later, and before `end_date`. */
 export type LogFilter = Filter<Query<'listLogs'>>;
+export type AccessReportFilter = Filter<Query<'listAccessReport'>>;
+export type ActivityQuery = Query<'getActivity'>;
 export type StreamFilter = Filter<Query<'streamLogs'>>;
 export type AccessFilter = Filter<Query<'whoHasAccess'>>;
