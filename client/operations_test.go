@@ -130,6 +130,13 @@ var operations = map[string]func(context.Context, *client.Client) error{
 	"listLogsFrom": func(ctx context.Context, c *client.Client) error {
 		return only(c.Logs.PageFrom(ctx, client.LogFilter{}, "", 1))
 	},
+	"tryReactor": func(ctx context.Context, c *client.Client) error {
+		return only(c.Reactors.Try(ctx, api.TryReactor{}))
+	},
+	"listReactorVersions": func(ctx context.Context, c *client.Client) error { return only(c.Reactors.Versions(ctx, "r")) },
+	"restoreReactor":      func(ctx context.Context, c *client.Client) error { return only(c.Reactors.Restore(ctx, "r", "1")) },
+	"listProxyVersions":   func(ctx context.Context, c *client.Client) error { return only(c.Proxies.Versions(ctx, "p")) },
+	"restoreProxy":        func(ctx context.Context, c *client.Client) error { return only(c.Proxies.Restore(ctx, "p", "1")) },
 	"getActivity": func(ctx context.Context, c *client.Client) error {
 		return only(c.Reports.Activity(ctx, client.ActivityFilter{}))
 	},
@@ -241,7 +248,7 @@ func TestEveryOperationHasAMethod(t *testing.T) {
 			continue
 		}
 		body := `{}`
-		if slices.Contains([]string{"listKeys", "listPermissions", "listEntityTypes", "listNames", "getAttention"}, o.ID) {
+		if slices.Contains([]string{"listKeys", "listPermissions", "listEntityTypes", "listNames", "getAttention", "listReactorVersions", "listProxyVersions"}, o.ID) {
 			body = `[]`
 		}
 		check(o, call, body)

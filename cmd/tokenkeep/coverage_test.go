@@ -38,6 +38,8 @@ var covered = map[string]string{
 	"replaceProxy": "proxy replace p --name p --destination https://psp.example", "patchProxy": "proxy update p", "deleteProxy": "proxy delete p",
 	"previewProxy": "proxy try p", "rotateProxyKey": "proxy rotate-key p", "invokeProxy": "proxy call --method POST --path /x --proxy-key-file FILE",
 
+	"tryReactor": "reactor try FILE", "listReactorVersions": "reactor versions r", "restoreReactor": "reactor restore r 1",
+	"listProxyVersions": "proxy versions p", "restoreProxy": "proxy restore p 1",
 	"getActivity": "report activity", "listKeyReport": "report keys", "listAccessReport": "report access", "getAttention": "report attention",
 	"listLogsFrom": "log list", "exportLogs": "log export", "getLogIntegrity": "log integrity", "verifyLog": "log verify --no-wait", "getLogVerification": "log verify --no-wait --id v",
 	"listEntityTypes": "log types", "listNames": "log names a",
@@ -72,7 +74,7 @@ func TestEveryOperationHasACommand(t *testing.T) {
 		mu.Unlock()
 		w.Header().Set("Content-Type", "application/json")
 		body := `{"id":"x","pagination":{},"data":[],"settings":{}}`
-		if slices.Contains([]string{"GET /applications/{id}/keys", "GET /permissions", "GET /logs/entity-types", "GET /names", "GET /reports/attention"}, pattern) {
+		if slices.Contains([]string{"GET /applications/{id}/keys", "GET /permissions", "GET /logs/entity-types", "GET /names", "GET /reports/attention", "GET /reactors/{id}/versions", "GET /proxies/{id}/versions"}, pattern) {
 			body = `[]`
 		}
 		_, _ = w.Write([]byte(body))

@@ -88,8 +88,13 @@ func countActivity(entries []store.LogEntry, widths ...bucket) []store.Activity 
 
 // addActivity counts the entries of a batch, in the transaction that seals them:
 // an entry is in one batch, so it is counted once. It drops counters whose time
-// is over.
+// is over. A tenant that is being deleted has no more reports.
 func addActivity(ctx context.Context, tx store.Tx, entries []store.LogEntry, now time.Time) error {
+	if row, err := tx.TenantRow(ctx); errors.Is(err, store.ErrNotFound) || err == nil && row.Deleting {
+		return nil
+	} else if err != nil {
+		return err
+	}
 	if err := tx.AddActivity(ctx, countActivity(entries, buckets...)); err != nil {
 		return err
 	}

@@ -110,6 +110,11 @@ func Routes(s Services) []httpapi.Route {
 		{httpapi.Route{Pattern: "POST /reactors/{id}/react", Auth: httpapi.APIKey, Permission: access.TokenUse, FromCode: true, Body: httpapi.JSON, Idempotent: true}, s.react},
 		{httpapi.Route{Pattern: "POST /reactors/{id}/react-async", Auth: httpapi.APIKey, Permission: access.TokenUse, FromCode: true, Body: httpapi.JSON, Idempotent: true}, s.reactAsync},
 		{httpapi.Route{Pattern: "GET /reactors/{id}/results/{request_id}", Auth: httpapi.APIKey, Permission: access.TokenUse, FromCode: true}, s.getResult},
+		{httpapi.Route{Pattern: "POST /reactors/try", Auth: httpapi.APIKey, Permission: access.ReactorUpdate, Body: httpapi.JSON}, s.tryReactor},
+		{httpapi.Route{Pattern: "GET /reactors/{id}/versions", Auth: httpapi.APIKey, Permission: access.ReactorRead}, s.listReactorVersions},
+		{httpapi.Route{Pattern: "POST /reactors/{id}/versions/{n}/restore", Auth: httpapi.APIKey, Permission: access.ReactorUpdate, Idempotent: true}, s.restoreReactor},
+		{httpapi.Route{Pattern: "GET /proxies/{id}/versions", Auth: httpapi.APIKey, Permission: access.ProxyRead}, s.listProxyVersions},
+		{httpapi.Route{Pattern: "POST /proxies/{id}/versions/{n}/restore", Auth: httpapi.APIKey, Permission: access.ProxyUpdate, Idempotent: true}, s.restoreProxy},
 		{httpapi.Route{Pattern: "GET /reactors/{id}/runs", Auth: httpapi.APIKey, Permission: access.ReactorRead}, s.listRuns},
 
 		{httpapi.Route{Pattern: "POST /proxies", Auth: httpapi.APIKey, Permission: access.ProxyCreate, Body: httpapi.JSON, Idempotent: true}, s.createProxy},

@@ -22,8 +22,7 @@ type ActivityFilter struct {
 
 // ActivityRows are the methods of a transaction on the counters of log entries.
 type ActivityRows interface {
-	// AddActivity adds to the counters. Deletions need it with AppendLogBatch, so
-	// it is let through as that is.
+	// AddActivity adds to the counters.
 	AddActivity(ctx context.Context, counts []Activity) error
 	// Activity returns up to limit counters, in the order of time, actor and kind.
 	Activity(ctx context.Context, f ActivityFilter, limit int) ([]Activity, error)

@@ -12,6 +12,7 @@ const (
 
 	ParcelVerification = "verification" // a verification of the log, until it is done
 	ParcelVerified     = "verified"     // what such a verification found
+	ParcelVersion      = "version"      // the code of a reactor or a proxy as it once was
 )
 
 // Parcel is something sealed that is kept for a while. What its parts mean is

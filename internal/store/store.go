@@ -68,8 +68,8 @@ type Store interface {
 	// is not kept: Update reports ErrNoTenant. So nothing comes in behind a
 	// deletion, whatever its writer saw before. A transaction that inserts the
 	// tenant, or marks it as Deleting, writes as for any other. What deletions
-	// need is let through: DestroyKeysets, DeleteTenantRows, AppendLogBatch with
-	// AddActivity and DropActivity, and a PutKeyset that replaces, so that the last batch can be signed.
+	// need is let through: DestroyKeysets, DeleteTenantRows, AppendLogBatch,
+	// and a PutKeyset that replaces, so that the last batch can be signed.
 	Update(ctx context.Context, tenant string, fn func(Tx) error) error
 
 	// AllTenants is the one door to work that crosses tenants: sweeps and the

@@ -265,3 +265,63 @@ func TestReportsSayWhoMaySeeWhatAndWhatDeservesAttention(t *testing.T) {
 		t.Errorf("the report has %d keys, want 6", keys.Pagination.TotalItems)
 	}
 }
+
+func TestTheLastVersionsOfCodeAreKept(t *testing.T) {
+	k := keeptest.Start(t, keeptest.Options{})
+	tenant := k.Tenant(t)
+	manager := tenant.Application.Key
+	var made api.Reactor
+	k.Call(t, "POST", "/reactors", manager, `{"name":"r","code":"module.exports = 1","configuration":{"secret":"x"}}`).Into(t, 201, &made)
+	patch := func(body string) {
+		t.Helper()
+		if got := k.Call(t, "PATCH", "/reactors/"+made.ID, manager, body, "Content-Type", api.MediaMergePatch); got.Status != 204 {
+			t.Fatalf("PATCH = %s", got)
+		}
+	}
+	versions := func() (list []api.CodeVersion) {
+		t.Helper()
+		k.Call(t, "GET", "/reactors/"+made.ID+"/versions", manager, "").Into(t, 200, &list)
+		return list
+	}
+	patch(`{"name":"other","configuration":{"secret":"y"}}`) // the code stays
+	if list := versions(); len(list) != 1 || list[0].Number != 1 || list[0].Code["code"] != "module.exports = 1" || list[0].CreatedBy != tenant.Application.ID || list[0].ActorName == "" {
+		t.Errorf("the versions: %+v", list)
+	}
+	for i := 2; i <= 25; i++ {
+		patch(fmt.Sprintf(`{"code":"module.exports = %d"}`, i))
+	}
+	list := versions()
+	if len(list) != 20 || list[0].Code["code"] != "module.exports = 25" || list[19].Code["code"] != "module.exports = 6" {
+		t.Fatalf("%d versions are kept, from %+v to %+v", len(list), list[0], list[len(list)-1])
+	}
+	var restored api.Reactor
+	k.Call(t, "POST", fmt.Sprintf("/reactors/%s/versions/%d/restore", made.ID, list[19].Number), manager, "").Into(t, 200, &restored)
+	if restored.Code != "module.exports = 6" || restored.Configuration["secret"] != "y" || restored.Name != "other" {
+		t.Errorf("restored: %+v", restored)
+	}
+	if list := versions(); len(list) != 20 || list[0].Code["code"] != "module.exports = 6" {
+		t.Errorf("after the restoring: %d versions, first %+v", len(list), list[0])
+	}
+	for _, n := range []string{"1", "99", "x", "01", "-1"} {
+		if got := k.Call(t, "POST", "/reactors/"+made.ID+"/versions/"+n+"/restore", manager, ""); got.Status != 404 {
+			t.Errorf("restoring version %s = %s, want 404", n, got)
+		}
+	}
+	stranger := k.Tenant(t).Application.Key
+	if got := k.Call(t, "GET", "/reactors/"+made.ID+"/versions", stranger, ""); got.Status != 404 {
+		t.Errorf("the versions for another tenant = %s", got)
+	}
+	if got := k.Call(t, "DELETE", "/reactors/"+made.ID, manager, ""); got.Status != 204 {
+		t.Fatalf("DELETE = %s", got)
+	}
+	var proxy api.Proxy
+	k.Call(t, "POST", "/proxies", manager, `{"name":"p","destination_url":"https://psp.example.com","request_transform":{"code":"module.exports = 1"}}`).Into(t, 201, &proxy)
+	if got := k.Call(t, "PATCH", "/proxies/"+proxy.ID, manager, `{"request_transform":null,"response_transform":{"code":"module.exports = 2"}}`, "Content-Type", api.MediaMergePatch); got.Status != 204 {
+		t.Fatalf("PATCH = %s", got)
+	}
+	var back api.Proxy
+	k.Call(t, "POST", "/proxies/"+proxy.ID+"/versions/1/restore", manager, "").Into(t, 200, &back)
+	if back.RequestTransform == nil || back.RequestTransform.Code != "module.exports = 1" || back.ResponseTransform != nil || back.Key != proxy.Key {
+		t.Errorf("the proxy restored: %+v", back)
+	}
+}

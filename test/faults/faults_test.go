@@ -103,6 +103,12 @@ var table = map[string]row{
 	"GET /reactors/{id}/results/{request_id}": {key: private, path: "/reactors/{reactor}/results/{nothing}", status: 404},
 	"GET /reactors/{id}/runs":                 {key: management, path: "/reactors/{fresh}/runs", status: 200, prepare: (*world).freshReactor},
 
+	"POST /reactors/try":                       {key: management, body: `{"code":"module.exports = async () => ({ raw: 1 })"}`, status: 200, outside: true},
+	"GET /reactors/{id}/versions":              {key: management, path: "/reactors/{fresh}/versions", status: 200, prepare: (*world).freshReactor},
+	"POST /reactors/{id}/versions/{n}/restore": {key: management, path: "/reactors/{fresh}/versions/1/restore", status: 200, prepare: (*world).freshReactor},
+	"GET /proxies/{id}/versions":               {key: management, path: "/proxies/{fresh}/versions", status: 200, prepare: (*world).freshProxy},
+	"POST /proxies/{id}/versions/{n}/restore":  {key: management, path: "/proxies/{fresh}/versions/1/restore", status: 200, prepare: (*world).freshProxy},
+
 	"POST /proxies":                 {key: management, body: `{"name":"New","destination_url":"https://psp.example.com"}`, status: 201},
 	"GET /proxies":                  {key: management, status: 200},
 	"GET /proxies/{id}":             {key: management, path: "/proxies/{proxy}", status: 200},

@@ -93,6 +93,12 @@ var table = map[string]row{
 	"GET /reactors/{id}/results/{request_id}": {private, "", 404, "", 0},
 	"GET /reactors/{id}/runs":                 {management, "", 200, "", 0},
 
+	"POST /reactors/try":                       {management, `{"code":"1"}`, 422, "", 0}, // no code runs here
+	"GET /reactors/{id}/versions":              {management, "", 200, "", 0},
+	"POST /reactors/{id}/versions/{n}/restore": {management, "", 200, "", 0},
+	"GET /proxies/{id}/versions":               {management, "", 200, "", 0},
+	"POST /proxies/{id}/versions/{n}/restore":  {management, "", 200, "", 0},
+
 	"POST /proxies":                 {management, `{"name":"New","destination_url":"https://psp.example.com"}`, 201, "", 0},
 	"GET /proxies":                  {management, "", 200, "", 0},
 	"GET /proxies/{id}":             {management, "", 200, "", 0},
@@ -270,7 +276,7 @@ func (s *square) others(kind access.ApplicationType) (names []string) {
 func (s *square) call(key, target, id string) keeptest.Answer {
 	s.t.Helper()
 	method, path, _ := strings.Cut(s.route.Pattern, " ")
-	fill := strings.NewReplacer("{id}", target, "<id>", target, "{key_id}", id, "{request_id}", id)
+	fill := strings.NewReplacer("{id}", target, "<id>", target, "{key_id}", id, "{request_id}", id, "{n}", "1")
 	media := api.MediaJSON
 	if s.route.Body == httpapi.MergePatch {
 		media = api.MediaMergePatch
@@ -462,7 +468,7 @@ func (s *square) logged(caller string, refused keeptest.Answer, target, id strin
 	switch {
 	case strings.Contains(path, "{key_id}"):
 		want = "key " + id
-	case strings.HasPrefix(path, "/tenants/self"):
+	case strings.HasPrefix(path, "/tenants/self"), s.route.Permission == access.ReportRead:
 		want = "tenant " + s.first.Tenant.ID
 	}
 	trace := refused.Header.Get(api.Header(api.DefaultPrefix, api.TraceID))

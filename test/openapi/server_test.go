@@ -425,7 +425,7 @@ func TestEveryOperationDescribesWhoIsTurnedAway(t *testing.T) {
 			continue
 		}
 		method, path, _ := strings.Cut(r.Pattern, " ")
-		path = strings.NewReplacer("{id}", "none", "{key_id}", "none", "{request_id}", "none").Replace(path)
+		path = strings.NewReplacer("{id}", "none", "{key_id}", "none", "{request_id}", "none", "{n}", "1").Replace(path)
 		body, media := "", "application/json"
 		if r.Body != httpapi.NoBody {
 			body = "{}"

@@ -78,6 +78,12 @@ export const rows = {
   getReactorResult: { method: 'GET', path: '/reactors/{id}/results/{request_id}' },
   listReactorRuns: { method: 'GET', path: '/reactors/{id}/runs' },
 
+  tryReactor: { method: 'POST', path: '/reactors/try', runs: true },
+  listReactorVersions: { method: 'GET', path: '/reactors/{id}/versions' },
+  restoreReactor: { method: 'POST', path: '/reactors/{id}/versions/{n}/restore', keyed: true },
+  listProxyVersions: { method: 'GET', path: '/proxies/{id}/versions' },
+  restoreProxy: { method: 'POST', path: '/proxies/{id}/versions/{n}/restore', keyed: true },
+
   createProxy: { method: 'POST', path: '/proxies', keyed: true },
   listProxies: { method: 'GET', path: '/proxies' },
   getProxy: { method: 'GET', path: '/proxies/{id}' },

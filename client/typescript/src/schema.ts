@@ -791,6 +791,78 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/reactors/try": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Run code that is not saved
+         * @description Runs code behind the same walls as a reactor, for at most ten seconds, and returns what it returned and printed. It takes `reactor:update`; with an `application_id`, or with tokens among the arguments, it also takes
+         *     `token:use` as a run of a reactor does. Nothing is tokenized, and nothing of the run is kept. What is wrong with the code is in `error`.
+         */
+        post: operations["tryReactor"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/reactors/{id}/versions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the versions of the code of a reactor
+         * @description The last 20 versions, newest first, each with who wrote it and when. A change that leaves the code as it was makes no version. Those of a definition that was not changed since an older release begin with its code as it is.
+         */
+        get: operations["listReactorVersions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/reactors/{id}/versions/{n}/restore": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The reactor's id.
+                 * @example 00000000-0000-4000-8000-000000000030
+                 */
+                id: components["parameters"]["ReactorId"];
+                /**
+                 * @description The number of the version.
+                 * @example 3
+                 */
+                n: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Restore the code of an earlier version of a reactor
+         * @description The code becomes that of the version, as a new version. Everything else stays. What is sent as a body is not read.
+         */
+        post: operations["restoreReactor"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/reactors/{id}/runs": {
         parameters: {
             query?: never;
@@ -902,6 +974,57 @@ export interface paths {
          *     as a read of the proxy and of each token.
          */
         post: operations["previewProxy"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/proxies/{id}/versions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the versions of the code of a proxy
+         * @description The last 20 versions, newest first, each with who wrote it and when. A change that leaves the code as it was makes no version. `code` has `request_transform` and `response_transform`, where there is code. Those of a definition that was not changed since an older release begin with its code as it is.
+         */
+        get: operations["listProxyVersions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/proxies/{id}/versions/{n}/restore": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The proxy's id.
+                 * @example 00000000-0000-4000-8000-000000000011
+                 */
+                id: components["parameters"]["ProxyId"];
+                /**
+                 * @description The number of the version.
+                 * @example 3
+                 */
+                n: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Restore the code of an earlier version of a proxy
+         * @description The code becomes that of the version, as a new version. Everything else stays. What is sent as a body is not read.
+         */
+        post: operations["restoreProxy"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2403,6 +2526,50 @@ export interface components {
             name?: string;
             detail: string;
         };
+        CodeVersion: {
+            /** Format: int64 */
+            number: number;
+            /** @description The pieces of code by name. `code` of a reactor; `request_transform` and `response_transform` of a proxy. */
+            code: {
+                [key: string]: string;
+            };
+            created_by?: components["schemas"]["Actor"];
+            actor_name?: string;
+            created_at: components["schemas"]["Time"];
+        };
+        TryReactor: {
+            code: string;
+            configuration?: {
+                [key: string]: string;
+            };
+            /** @description The application whose rights the code has. It takes `token:use`. */
+            application_id?: string;
+            /** @description An object, as for `react`. */
+            args?: unknown;
+        };
+        Trial: {
+            /** @description What the code returned in clear. */
+            raw?: unknown;
+            /** @description What the code wants tokenized. A trial tokenizes nothing. */
+            tokenize?: unknown;
+            /** @description The response that the code gives in place of these. */
+            response?: {
+                status: number;
+                headers?: {
+                    [key: string]: string;
+                };
+                body?: unknown;
+            };
+            error?: components["schemas"]["Problem"];
+            /** Format: int64 */
+            took_us: number;
+            /** Format: int64 */
+            memory_bytes: number;
+            console: {
+                level: string;
+                text: string;
+            }[];
+        };
         /** @enum {string} */
         EntityTypeName: "application" | "bank" | "card" | "card_number" | "employer_id_number" | "key" | "log" | "proxy" | "reactor" | "session" | "social_security_number" | "tenant" | "token" | "us_bank_account_number" | "us_bank_routing_number";
         Named: {
@@ -2646,6 +2813,7 @@ export interface components {
         ReactorResponse: {
             headers: {
                 "SVC-TRACE-ID": components["headers"]["TraceId"];
+                "SVC-RUN-ID": components["headers"]["RunId"];
                 "SVC-IDEMPOTENT-REPLAYED": components["headers"]["IdempotentReplayed"];
                 RateLimit: components["headers"]["RateLimit"];
                 "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
@@ -3147,6 +3315,11 @@ export interface components {
          * @example 00000000-0000-4000-8000-000000000006
          */
         TraceId: components["schemas"]["TraceId"];
+        /**
+         * @description The id of the run in `GET /reactors/{id}/runs`. Absent when no code ran, and when the response was given before.
+         * @example 00000000-0000-4000-8000-000000000032
+         */
+        RunId: string;
         /**
          * @description The path of the new resource.
          * @example /applications/00000000-0000-4000-8000-000000000002
@@ -5417,6 +5590,158 @@ export interface operations {
             default: components["responses"]["Other"];
         };
     };
+    tryReactor: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "code": "module.exports = async (req) => ({ raw: { sum: req.args.a + req.args.b } })",
+                 *       "args": {
+                 *         "a": 1,
+                 *         "b": 2
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["TryReactor"];
+            };
+        };
+        responses: {
+            /** @description What came of the code. */
+            200: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "raw": {
+                     *         "sum": 3
+                     *       },
+                     *       "took_us": 41873,
+                     *       "memory_bytes": 48234496,
+                     *       "console": [
+                     *         {
+                     *           "level": "log",
+                     *           "text": "adding"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Trial"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    listReactorVersions: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The reactor's id.
+                 * @example 00000000-0000-4000-8000-000000000030
+                 */
+                id: components["parameters"]["ReactorId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The versions. */
+            200: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example [
+                     *       {
+                     *         "number": 3,
+                     *         "code": {
+                     *           "code": "module.exports = async (req) => ({ raw: req.args })"
+                     *         },
+                     *         "created_by": "00000000-0000-4000-8000-000000000002",
+                     *         "actor_name": "deploy",
+                     *         "created_at": "2030-01-02T03:04:05.000000+00:00"
+                     *       }
+                     *     ]
+                     */
+                    "application/json": components["schemas"]["CodeVersion"][];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    restoreReactor: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description A value of the client's own of 1 to 200 printable characters; a random UUID is best. Of all requests of one caller with one key, method and path, one takes
+                 *     effect; the others get its answer for 24 hours, whatever their bodies are, or a 409 while it is being processed. The answers of
+                 *     requests that failed are not kept: the next request with the key is a new one. A replay takes the permission of the operation and, on every token that the
+                 *     result is about, the access that the result was made with.
+                 *
+                 *     **With the key of a public application**, which many clients share: an idempotency key of 22 or more characters must be unguessable, and is bound to the body: the
+                 *     same key with another body is a 422. A shorter one counts only for the same client address and the same body, and is ignored by `POST /sessions`.
+                 */
+                "SVC-IDEMPOTENCY-KEY"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /**
+                 * @description The reactor's id.
+                 * @example 00000000-0000-4000-8000-000000000030
+                 */
+                id: components["parameters"]["ReactorId"];
+                /**
+                 * @description The number of the version.
+                 * @example 3
+                 */
+                n: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["Reactor"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
     listReactorRuns: {
         parameters: {
             query?: {
@@ -5836,6 +6161,98 @@ export interface operations {
             408: components["responses"]["RequestTimeout"];
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    listProxyVersions: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The proxy's id.
+                 * @example 00000000-0000-4000-8000-000000000011
+                 */
+                id: components["parameters"]["ProxyId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The versions. */
+            200: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example [
+                     *       {
+                     *         "number": 3,
+                     *         "code": {
+                     *           "code": "module.exports = async (req) => ({ raw: req.args })"
+                     *         },
+                     *         "created_by": "00000000-0000-4000-8000-000000000002",
+                     *         "actor_name": "deploy",
+                     *         "created_at": "2030-01-02T03:04:05.000000+00:00"
+                     *       }
+                     *     ]
+                     */
+                    "application/json": components["schemas"]["CodeVersion"][];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    restoreProxy: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description A value of the client's own of 1 to 200 printable characters; a random UUID is best. Of all requests of one caller with one key, method and path, one takes
+                 *     effect; the others get its answer for 24 hours, whatever their bodies are, or a 409 while it is being processed. The answers of
+                 *     requests that failed are not kept: the next request with the key is a new one. A replay takes the permission of the operation and, on every token that the
+                 *     result is about, the access that the result was made with.
+                 *
+                 *     **With the key of a public application**, which many clients share: an idempotency key of 22 or more characters must be unguessable, and is bound to the body: the
+                 *     same key with another body is a 422. A shorter one counts only for the same client address and the same body, and is ignored by `POST /sessions`.
+                 */
+                "SVC-IDEMPOTENCY-KEY"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /**
+                 * @description The proxy's id.
+                 * @example 00000000-0000-4000-8000-000000000011
+                 */
+                id: components["parameters"]["ProxyId"];
+                /**
+                 * @description The number of the version.
+                 * @example 3
+                 */
+                n: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["Proxy"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];

@@ -18,13 +18,11 @@ func (t *tx) AddActivity(_ context.Context, counts []store.Activity) error {
 	for i, a := range counts {
 		widths[i], at[i], actors[i], kinds[i], entries[i] = a.Width, int64(a.At), a.ActorID, a.Kind, a.Entries
 	}
-	return t.spared(func() error {
-		return t.later(step{doing: "count activity", text: `
-			INSERT INTO log_activity (tenant_id, width, at, actor_id, kind, entries)
-			SELECT $1, * FROM unnest($2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::bigint[])
-			ON CONFLICT (tenant_id, width, at, actor_id, kind) DO UPDATE SET entries = log_activity.entries + excluded.entries`,
-			args: []any{widths, at, actors, kinds, entries}})
-	})
+	return t.later(step{doing: "count activity", text: `
+		INSERT INTO log_activity (tenant_id, width, at, actor_id, kind, entries)
+		SELECT $1, * FROM unnest($2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::bigint[])
+		ON CONFLICT (tenant_id, width, at, actor_id, kind) DO UPDATE SET entries = log_activity.entries + excluded.entries`,
+		args: []any{widths, at, actors, kinds, entries}})
 }
 
 func (t *tx) Activity(ctx context.Context, f store.ActivityFilter, limit int) ([]store.Activity, error) {
@@ -42,7 +40,5 @@ func (t *tx) Activity(ctx context.Context, f store.ActivityFilter, limit int) ([
 }
 
 func (t *tx) DropActivity(_ context.Context, width int64, before store.Time) error {
-	return t.spared(func() error {
-		return t.later(step{doing: "drop activity", text: "DELETE FROM log_activity WHERE tenant_id = $1 AND width = $2 AND at < $3", args: []any{width, int64(before)}})
-	})
+	return t.later(step{doing: "drop activity", text: "DELETE FROM log_activity WHERE tenant_id = $1 AND width = $2 AND at < $3", args: []any{width, int64(before)}})
 }

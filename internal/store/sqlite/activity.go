@@ -8,16 +8,14 @@ import (
 )
 
 func (t *tx) AddActivity(_ context.Context, counts []store.Activity) error {
-	return t.spared(func() error {
-		for _, a := range counts {
-			if _, err := t.exec(`
-				INSERT INTO log_activity (tenant_id, width, at, actor_id, kind, entries) VALUES (?, ?, ?, ?, ?, ?)
-				ON CONFLICT DO UPDATE SET entries = entries + excluded.entries`, a.Width, int64(a.At), a.ActorID, a.Kind, a.Entries); err != nil {
-				return err
-			}
+	for _, a := range counts {
+		if _, err := t.exec(`
+			INSERT INTO log_activity (tenant_id, width, at, actor_id, kind, entries) VALUES (?, ?, ?, ?, ?, ?)
+			ON CONFLICT DO UPDATE SET entries = entries + excluded.entries`, a.Width, int64(a.At), a.ActorID, a.Kind, a.Entries); err != nil {
+			return err
 		}
-		return nil
-	})
+	}
+	return nil
 }
 
 func (t *tx) Activity(ctx context.Context, f store.ActivityFilter, limit int) (list []store.Activity, err error) {
@@ -34,8 +32,6 @@ func (t *tx) Activity(ctx context.Context, f store.ActivityFilter, limit int) (l
 }
 
 func (t *tx) DropActivity(_ context.Context, width int64, before store.Time) error {
-	return t.spared(func() error {
-		_, err := t.exec("DELETE FROM log_activity WHERE tenant_id = ? AND width = ? AND at < ?", width, int64(before))
-		return err
-	})
+	_, err := t.exec("DELETE FROM log_activity WHERE tenant_id = ? AND width = ? AND at < ?", width, int64(before))
+	return err
 }
