@@ -111,7 +111,7 @@ func pourLog(w http.ResponseWriter, r *http.Request, c access.Caller, stream *au
 		case <-look.C:
 		case <-heartbeat.C:
 			if again, err := httpapi.Authenticate(r); err != nil || again.Require(access.LogRead) != nil || !send([]byte(": \n\n")) {
-				return nil //nolint:nilerr // the caller may no longer read the log: the next request tells it why
+				return nil // the caller may no longer read the log: the next request tells it why
 			}
 		}
 	}

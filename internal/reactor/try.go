@@ -66,8 +66,9 @@ func (s *Service) Try(ctx context.Context, c access.Caller, in jsonvalue.Value) 
 	ran, err := s.parts.Scripts.Run(ctx, program(r.reactor), script.Call{
 		Entry: entry, Args: r.args, Configuration: Configuration(r.reactor), Timeout: SyncTimeout, Origin: c.Origin(), Protected: r.protected, HideAll: r.hideAll, Carry: seen.Over,
 	})
-	if errors.Is(err, script.ErrNotStarted) || err != nil && !isFault(err) && !errors.As(err, &t.Custom) {
-		return t, err
+	errors.As(err, &t.Custom)
+	if err != nil && t.Custom == nil && (ran.Took == 0 || errors.Is(err, script.ErrNotStarted) || !isFault(err)) {
+		return t, err // no code ran, or we failed
 	}
 	t.Took, t.Memory = ran.Took, ran.Memory
 	for line := range bytes.Lines(ran.Console) {
@@ -75,18 +76,17 @@ func (s *Service) Try(ctx context.Context, c access.Caller, in jsonvalue.Value) 
 			t.Console = append(t.Console, json.RawMessage(bytes.TrimSpace(line)))
 		}
 	}
-	if err != nil && !errors.As(err, &t.Custom) {
+	switch {
+	case t.Custom != nil:
+	case err != nil:
 		t.Err = err
-		return t, nil
+	default:
+		if t.Err = CheckResult(ran.Value); t.Err == nil {
+			t.Raw, _ = ran.Value.Get("raw")
+			t.Tokenize, _ = ran.Value.Get("tokenize")
+		}
 	}
-	if t.Custom != nil {
-		return t, nil
-	}
-	if t.Err = CheckResult(ran.Value); t.Err == nil {
-		t.Raw, _ = ran.Value.Get("raw")
-		t.Tokenize, _ = ran.Value.Get("tokenize")
-	}
-	return t, nil
+	return t, nil //nolint:nilerr // what is wrong with the code is the result of the trial
 }
 
 // fill puts the values of tokens into the arguments of a trial, and logs it.
