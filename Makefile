@@ -8,6 +8,7 @@ export GOFLAGS := $(strip $(filter-out -trimpath,$(shell go env GOFLAGS)) -trimp
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LINT := $(CURDIR)/bin/tools/golangci-lint
+PROMTOOL := $(CURDIR)/bin/tools/promtool
 ARGS ?=
 
 # A server far away may fail once.
@@ -74,7 +75,7 @@ test: ## Run the checks that every change passes, and print how long each took
 # What people run before a merge, after 'make test'.
 .PHONY: check
 check: ## Run the tests in their large size, which takes up to 45 minutes
-	@test/stages tools coverage hsm large both-long race-all fuzz-long
+	@test/stages tools coverage hsm alerts large both-long race-all fuzz-long
 
 # Whatever the other targets install, so that the times of the stages are those of the tests. The linter is compiled while npm
 # waits for the network; apt has a lock.
@@ -103,6 +104,17 @@ postgres:
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	    apt-get $(APT) update && DEBIAN_FRONTEND=noninteractive apt-get $(APT) install -y --no-install-recommends postgresql; \
 	  else echo "Install PostgreSQL 14 or newer (Debian: postgresql): the tests start clusters of their own from it."; exit 1; fi; }
+
+# What checks the alerts. It comes in the package of the server of the same name, which is not installed.
+.PHONY: promtool
+promtool: $(PROMTOOL)
+
+$(PROMTOOL):
+	@mkdir -p $(@D) && if command -v promtool >/dev/null; then ln -s "$$(command -v promtool)" $@; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && apt-get $(APT) update && (cd "$$folder" && apt-get $(APT) download prometheus) && \
+	  dpkg -x "$$folder"/prometheus_*.deb "$$folder/package" && cp "$$folder/package/usr/bin/promtool" $@; \
+	else echo "Install promtool (Debian: prometheus): the alerts are checked with it."; exit 1; fi
 
 # The library with which receivers check callbacks. Only a change of the lock file needs the network.
 .PHONY: webhooks
@@ -172,6 +184,14 @@ chromium:
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	    apt-get $(APT) update && DEBIAN_FRONTEND=noninteractive apt-get $(APT) install -y --no-install-recommends chromium; \
 	  else echo "Install Chromium (Debian: chromium): the tests open the API page with it."; exit 1; fi; }
+
+# The tests of 'make check' open the card fields in it, too.
+.PHONY: firefox
+firefox:
+	@command -v firefox-esr >/dev/null || command -v firefox >/dev/null || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    apt-get $(APT) update && DEBIAN_FRONTEND=noninteractive apt-get $(APT) install -y --no-install-recommends firefox-esr; \
+	  else echo "Install Firefox (Debian: firefox-esr): the tests open the card fields with it."; exit 1; fi; }
 
 # Many tests wait for something most of their time, so more packages run at once than there are cores. 'make lint' has vetted
 # the tests already. A test has no time limit of its own: only the stage has one. The linker is a quarter faster when it
@@ -251,9 +271,14 @@ race-all: compiler $(TESTED)
 
 # The packages with tests that have a larger size than the one of 'make test'.
 .PHONY: large
-large: $(TESTED)
-	@$(REQUIRED) KEEPTEST_ROUNDS=all $(GOTEST) -timeout 60m \
+large: $(TESTED) firefox
+	@$(REQUIRED) KEEPTEST_FIREFOX=required KEEPTEST_ROUNDS=all $(GOTEST) -timeout 60m \
 	  $$(grep -rlE 'storetest\.(Rounds|All|CheckOnly)\(' --include='*_test.go' cmd client internal test | xargs -n 1 dirname | sort -u | sed 's#^#./#')
+
+# The alerts, as Prometheus evaluates them.
+.PHONY: alerts
+alerts: $(PROMTOOL)
+	@KEEPTEST_PROMTOOL=$(PROMTOOL) $(GOTEST) -run Alerts ./test/operations
 
 .PHONY: hsm
 hsm: softhsm
@@ -309,6 +334,10 @@ soak: build postgres webhooks compat ## Run the tests that kill, cut, crowd and 
 bench: ## Measure, each figure beside its limit in the same run (BENCH_MILLION=1: lists of a million)
 	go test -run "^$$" -bench . -benchtime 1x ./internal/store/sqlite ./internal/store/postgres ./internal/server ./internal/sandbox
 	go test -run "^$$" -bench . -benchtime 1x -timeout 60m ./test/bench
+
+.PHONY: bench-peers
+bench-peers: ## Measure beside other systems, each named by its URL: see docs/benchmarks.md
+	go test -run "^$$" -bench "Peers|Proxy" -benchtime 1x -timeout 60m ./test/bench
 
 .PHONY: clean
 clean: ## Remove what was built

@@ -48,8 +48,10 @@ type Problem struct {
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Detail string `json:"detail"`
-	// Code is a stable word for programs, on the errors that have one.
+	// Code is a stable word for programs.
 	Code string `json:"code,omitempty"`
+	// TraceID identifies the request in the operator's logs.
+	TraceID string `json:"trace_id,omitempty"`
 	// Errors has messages by the dotted path of the member at fault.
 	Errors map[string][]string `json:"errors,omitempty"`
 }

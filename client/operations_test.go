@@ -189,14 +189,15 @@ var lists = map[string]func(context.Context, *client.Client) error{
 
 // left has the operations that no method is for.
 var left = map[string]string{
-	"getMetrics":      "for Prometheus, in its own form",
-	"getDocs":         "a page for people",
-	"getDocsFile":     "a page for people",
-	"getElementsFile": "for browsers",
-	"getElementsPage": "for browsers",
-	"getOpenAPI":      "for tools that read it themselves",
-	"streamLogs":      "Logs.Stream reads it, and opens it again when it ends: it has tests of its own",
-	"getOpenAPIYAML":  "for tools that read it themselves",
+	"getMetrics":            "for Prometheus, in its own form",
+	"getDocs":               "a page for people",
+	"getDocsFile":           "a page for people",
+	"getElementsFile":       "for browsers",
+	"getElementsPage":       "for browsers",
+	"getElementsPlayground": "for browsers",
+	"getOpenAPI":            "for tools that read it themselves",
+	"getOpenAPIYAML":        "for tools that read it themselves",
+	"streamLogs":            "Logs.Stream reads it, and opens it again when it ends: it has tests of its own",
 }
 
 func only[T any](_ T, err error) error { return err }

@@ -67,7 +67,7 @@ func Example_quickStart() {
 	// read: {"number":"4242424242424242","expiration_month":12,"expiration_year":2030}
 	// charge: {"amount":1999,"number":"4242424242424242"}
 	// found: card 4242
-	// refused: 400 [must be a string of 12 to 19 digits with a right check digit]
+	// refused: 400 [the card number is not valid: check it for a mistyped digit]
 	// to ask the operator about: true
 }
 

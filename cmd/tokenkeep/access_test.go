@@ -59,7 +59,7 @@ func TestSessionsFromTheCommandLine(t *testing.T) {
 	if out := x.done("", append([]string{"session", "revoke", list[1].ID}, operator...)...); out != "The session is ended.\n" {
 		t.Errorf("session revoke printed %q", out)
 	}
-	if got := given(t, "", "token", "get", "my-card"); got != (result{11, "", "tokenkeep: the API key is not known\n"}) {
+	if got := given(t, "", "token", "get", "my-card"); got != (result{11, "", "tokenkeep: unknown API key\n"}) {
 		t.Errorf("token get in a session that was ended = %+v", got)
 	}
 	if got := given(t, "", append([]string{"session", "revoke", list[1].ID}, operator...)...); got.code == 0 || got.err != "tokenkeep: no such session\n" {
@@ -130,7 +130,7 @@ func TestExplanationsFromTheCommandLine(t *testing.T) {
 func TestAReviewFromTheCommandLine(t *testing.T) {
 	x := openTill(t)
 	x.session(maskingRule)
-	if got := given(t, "", "access", "who", "--container", "/pci/"); got.code != 11 || got.err != "tokenkeep: this takes application:read, which the caller does not have\n" {
+	if got := given(t, "", "access", "who", "--container", "/pci/"); got.code != 11 || got.err != "tokenkeep: missing permission application:read\n" {
 		t.Errorf("access who with a private key = %+v", got)
 	}
 	t.Setenv("TOKENKEEP_API_KEY", x.keys.ManagementKey)

@@ -87,6 +87,16 @@ func asUsage(err error) error {
 
 func withoutClient(err error) error { return errors.New(strings.TrimPrefix(err.Error(), "client: ")) }
 
+// separator returns what comes between the path of a field and a message about
+// it: a space before a verb, and a colon before a sentence.
+func separator(message string) string {
+	first, _, _ := strings.Cut(message, " ")
+	if slices.Contains([]string{"must", "is", "has", "holds", "cannot", "needs"}, first) {
+		return " "
+	}
+	return ": "
+}
+
 // refusal says in one sentence what the server said.
 func refusal(e *client.Error) string {
 	if len(e.Problem.Errors) == 0 {
@@ -96,7 +106,7 @@ func refusal(e *client.Error) string {
 	for _, path := range slices.Sorted(maps.Keys(e.Problem.Errors)) {
 		for _, message := range e.Problem.Errors[path] {
 			if !strings.HasPrefix(message, path) {
-				message = path + " " + message
+				message = path + separator(message) + message
 			}
 			all = append(all, plain(message))
 		}

@@ -47,17 +47,18 @@ var covered = map[string]string{
 
 // uncovered has the operations that no command is for, and why.
 var uncovered = map[string]string{
-	"getMetrics":      "for Prometheus, in its own form",
-	"getDocs":         "a page for people",
-	"getDocsFile":     "a page for people",
-	"getElementsFile": "for browsers",
-	"getElementsPage": "for browsers",
-	"getOpenAPI":      "for tools that read it themselves",
-	"getOpenAPIYAML":  "for tools that read it themselves",
-	"listTokens":      "GET /v2/tokens has the same without numbers of pages",
-	"listLogs":        "GET /v2/logs has the same without numbers of pages",
-	"streamLogs":      "log -f reads it until it is interrupted",
-	"searchTokens":    "POST /v2/tokens/search has the same without numbers of pages",
+	"getMetrics":            "for Prometheus, in its own form",
+	"getDocs":               "a page for people",
+	"getDocsFile":           "a page for people",
+	"getElementsFile":       "for browsers",
+	"getElementsPage":       "for browsers",
+	"getElementsPlayground": "for browsers",
+	"getOpenAPI":            "for tools that read it themselves",
+	"getOpenAPIYAML":        "for tools that read it themselves",
+	"listTokens":            "GET /v2/tokens has the same without numbers of pages",
+	"listLogs":              "GET /v2/logs has the same without numbers of pages",
+	"searchTokens":          "POST /v2/tokens/search has the same without numbers of pages",
+	"streamLogs":            "log -f reads it until it is interrupted",
 }
 
 // TestEveryOperationHasACommand asks the description of the API what there is,

@@ -25,6 +25,7 @@ the first one left. Not for real data: the key lies beside what it protects.`,
 		Example: "  tokenkeep dev --data data",
 		Args:    cobra.NoArgs,
 	}
+	c.AddCommand(devEnvCommand())
 	addr := c.Flags().String("addr", "127.0.0.1:8420", "address to listen on; port 0 takes a free one")
 	data := c.Flags().String("data", "data", "folder for everything that the server keeps")
 	prefix := c.Flags().String("header-prefix", "SVC", "prefix of the service's own headers")
@@ -70,6 +71,7 @@ The keys of the demo tenant are in %s. Stop with Ctrl-C.
 	if conf.APIPage {
 		page = "Try calls in a browser at " + k.BaseURL + "/docs.\n"
 	}
+	page += "Try the card fields at " + k.BaseURL + "/elements/.\n"
 	_, err := fmt.Fprintf(w, `Tokenkeep is ready at %[1]s
 
 Tenant demo, %[2]s. Its keys, shown this once and kept in %[3]s:

@@ -105,7 +105,7 @@ func TestEveryCommandInTheDocsExists(t *testing.T) {
 				err = c.ParseFlags(rest)
 			}
 			if err == nil && len(c.Flags().Args()) > 0 && c.HasSubCommands() {
-				err = errNoCommand
+				err = unknownCommand(c, c.Flags().Arg(0))
 			}
 			if err != nil {
 				t.Errorf("%s has 'tokenkeep %s': %v", filepath.Base(name), strings.TrimSpace(line), err)

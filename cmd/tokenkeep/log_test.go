@@ -70,12 +70,12 @@ func TestTheLogOverTheAPI(t *testing.T) {
 		"a time of nonsense":    {[]string{"log", "list", "--from", planted}, "", 2, errWhen.Error()},
 		"an interval of none":   {[]string{"log", "-f", "--interval", "0s"}, "", 2, errFlagValue.Error()},
 		"an end of what has no": {[]string{"log", "-f", "--before", "1h"}, "", 2, "following has no end: the filter must not have one: not valid"},
-		"no such command":       {[]string{"log", planted}, "", 2, errNoCommand.Error()},
+		"no such command":       {[]string{"log", planted}, "", 2, "unknown command; 'tokenkeep log --help' lists the commands"},
 	})
 	x.as(x.keys.PrivateKey)
 	x.refused(map[string]refusedCase{
-		"no permission":              {[]string{"log", "list"}, "", 11, "this takes log:read, which the caller does not have"},
-		"no permission to follow it": {[]string{"log", "-f"}, "", 11, "this takes log:read, which the caller does not have"},
+		"no permission":              {[]string{"log", "list"}, "", 11, "missing permission log:read"},
+		"no permission to follow it": {[]string{"log", "-f"}, "", 11, "missing permission log:read"},
 	})
 }
 

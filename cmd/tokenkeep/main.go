@@ -7,6 +7,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,15 +15,18 @@ import (
 	"io/fs"
 	"log"
 	"os"
+	"regexp"
 	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/tokenkeep/tokenkeep/client"
 	"github.com/tokenkeep/tokenkeep/internal/admin"
 	"github.com/tokenkeep/tokenkeep/internal/backup"
 	"github.com/tokenkeep/tokenkeep/internal/config"
+	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
 	"github.com/tokenkeep/tokenkeep/internal/sandbox"
 	"github.com/tokenkeep/tokenkeep/internal/server"
@@ -53,6 +57,9 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	if err == nil {
 		return 0
 	}
+	if m := quoted.FindStringSubmatch(err.Error()); m != nil && m[2] != "" {
+		err = unknownCommand(commandAt(root, m[2]), m[1])
+	}
 	code, sentence := explain(err)
 	_, _ = fmt.Fprintf(errOut, "tokenkeep: %s\n", sentence)
 	return code
@@ -74,9 +81,11 @@ Start here:
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,
+		Version:       release(),
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
+	root.SetVersionTemplate("tokenkeep {{ .Version }}\n")
+	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(helpCommand(root))
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddGroup(&cobra.Group{ID: callers, Title: "With a key, over the API:"}, &cobra.Group{ID: operators, Title: "As the operator of a server:"})
@@ -88,7 +97,7 @@ Start here:
 	}
 	add(callers, tokenCommand(), tokenizeCommand(), detokenizeCommand(), sessionCommand(), reactorCommand(), proxyCommand(),
 		applicationCommand(), permissionCommand(), accessCommand(), logCommand(), reportCommand(), healthCommand(), profileCommand())
-	add(operators, devCommand(), serveCommand(), configCommand(), statusCommand(), storeCommand(), sweepCommand(), backupCommand(), restoreCommand(),
+	add(operators, devCommand(), initCommand(), serveCommand(), configCommand(), statusCommand(), storeCommand(), sweepCommand(), backupCommand(), restoreCommand(),
 		migrateStoreCommand(), doctorCommand(), tenantCommand(), keyCommand(), auditCommand())
 	add("", completionCommand(), versionCommand())
 	return root
@@ -137,27 +146,57 @@ var exits = []struct {
 	{18, func(err error) bool { return errors.Is(err, store.ErrUnfinished) }, "a migration to the database is not complete"},
 }
 
-// What the library says of a command line repeats it, and somebody will have
-// typed a card number or a key. These say the same without.
-var (
-	errNoCommand = &usageError{errors.New("there is no such command; 'tokenkeep --help' lists them")}
-	errNoFlag    = &usageError{errors.New("there is no such flag; --help lists them")}
-	errFlagValue = &usageError{errors.New("the value of a flag is missing or not right; --help tells what it takes")}
-)
+// quoted finds what the library repeats of a command line in its errors.
+var quoted = regexp.MustCompile(`^unknown command "(.*)" for "([^"]*)"|^unknown flag: --(\S*)|for "(?:-\S, )?--([a-z-]+)" flag|^flag needs an argument: (?:'\S' in -|--)(\S*)`)
 
-func flagError(err error) error {
-	if s := err.Error(); strings.HasPrefix(s, "invalid argument") || strings.HasPrefix(s, "flag needs an argument") {
-		return errFlagValue
+// unknownCommand names a command that does not exist, unless it could be a
+// value: people type card numbers and keys where commands go.
+func unknownCommand(c *cobra.Command, name string) error {
+	var known []string
+	for _, child := range c.Commands() {
+		if child.IsAvailableCommand() {
+			known = append(known, child.Name())
+		}
 	}
-	return errNoFlag
+	if len(known) == 0 {
+		return &usageError{fmt.Errorf("unexpected argument; '%s --help' shows what the command takes", c.CommandPath())}
+	}
+	names := fault.Names{What: "command", Known: known, List: "'" + c.CommandPath() + " --help' lists the commands", Long: true}
+	return &usageError{errors.New(names.Unknown(name))}
+}
+
+var errFlagValue = &usageError{errors.New("the value of a flag is missing or not valid; --help shows what it takes")}
+
+// flagError says which flag is wrong, and not what was given for it.
+func flagError(c *cobra.Command, err error) error {
+	m := quoted.FindStringSubmatch(err.Error())
+	help := "'" + c.CommandPath() + " --help' lists the flags"
+	if m == nil {
+		return &usageError{errors.New("unknown flag; " + help)}
+	}
+	if name := cmp.Or(m[4], m[5]); name != "" {
+		if c.Flag(name) == nil {
+			return errFlagValue
+		}
+		return &usageError{fmt.Errorf("the value of --%s is missing or not valid; %s", name, help)}
+	}
+	var known []string
+	c.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, "--"+f.Name) })
+	return &usageError{errors.New(fault.Names{What: "flag", Known: known, List: help, Long: true}.Unknown("--" + m[3]))}
+}
+
+// commandAt returns the command with a path such as "tokenkeep log".
+func commandAt(root *cobra.Command, path string) *cobra.Command {
+	if c, _, err := root.Find(strings.Fields(path)[1:]); err == nil {
+		return c
+	}
+	return root
 }
 
 // explain turns an error into an exit code and one sentence.
 func explain(err error) (code int, sentence string) {
 	// Cobra reports these without a type.
 	switch s := err.Error(); {
-	case strings.HasPrefix(s, "unknown command"):
-		err = errNoCommand
 	case strings.Contains(s, "arg(s)"), strings.HasPrefix(s, "required flag"):
 		err = &usageError{err}
 	}
@@ -196,7 +235,7 @@ func helpCommand(root *cobra.Command) *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			c, rest, err := root.Find(args)
 			if err != nil || len(rest) > 0 {
-				return errNoCommand
+				return unknownCommand(c, strings.Join(rest, " "))
 			}
 			return c.Help()
 		},

@@ -149,13 +149,13 @@ func TestEveryExitHasItsCodeAndOneSentence(t *testing.T) {
 		code int
 		want string // in the sentence
 	}{
-		"a flag that is none":      {[]string{"serve", "--nope"}, 2, "no such flag"},
-		"a flag without its value": {[]string{"serve", "--data"}, 2, "the value of a flag"},
-		"a flag with a bad value":  {[]string{"status", "--json=perhaps"}, 2, "the value of a flag"},
-		"a command that is none":   {[]string{"sevre"}, 2, "no such command"},
-		"a command of a group":     {[]string{"store", "chekc"}, 2, "no such command"},
-		"help on none":             {[]string{"help", "sevre"}, 2, "no such command"},
-		"an argument too many":     {[]string{"version", "please"}, 2, "no such command"},
+		"a flag that is none":      {[]string{"serve", "--nope"}, 2, `unknown flag "--nope"`},
+		"a flag without its value": {[]string{"serve", "--data"}, 2, "the value of --data is missing"},
+		"a flag with a bad value":  {[]string{"status", "--json=perhaps"}, 2, "the value of --json is missing"},
+		"a command that is none":   {[]string{"sevre"}, 2, `did you mean "serve"?`},
+		"a command of a group":     {[]string{"store", "chekc"}, 2, `did you mean "check"?`},
+		"help on none":             {[]string{"help", "sevre"}, 2, `did you mean "serve"?`},
+		"an argument too many":     {[]string{"version", "please"}, 2, "unexpected argument"},
 
 		"no such file":              {[]string{"serve", "--config", path("none.yaml")}, 3, "no file at the path given with --config"},
 		"an unknown setting":        {[]string{"serve", "--config", mustWrite(t, path("unknown.yaml"), "adr: x\n")}, 3, "unknown setting adr"},
@@ -179,7 +179,7 @@ func TestEveryExitHasItsCodeAndOneSentence(t *testing.T) {
 		"a check of one that is none": {[]string{"config", "check", "--data", path("new"), "--kek-file", mustWrite(t, filepath.Join(t.TempDir(), "none"), "a key\n")}, 3, "does not hold a key-encryption key"},
 		"the key of other data":       {serve(sealed), 8, "not the key-encryption key of this installation"},
 		"status of no server":         {[]string{"status", "--data", path("new")}, 9, "no server is running"},
-		"a key of nobody":             {[]string{"token", "get", "x", "--url", running.url, "--key-file", mustWrite(t, filepath.Join(t.TempDir(), "key"), "nobody\n")}, 11, "the API key is not known"},
+		"a key of nobody":             {[]string{"token", "get", "x", "--url", running.url, "--key-file", mustWrite(t, filepath.Join(t.TempDir(), "key"), "nobody\n")}, 11, "unknown API key"},
 		"nobody at the address":       {[]string{"token", "create", "--type", "token", "--text", "--url", "http://127.0.0.1:1", "--key-file", open}, 12, "nothing listens"},
 		"a check of an empty one":     {[]string{"store", "check", "--data", path("empty")}, 1, "no such file or directory"},
 		"a check of no folder":        {[]string{"store", "check", "--data", path("new")}, 1, "no such file or directory"},

@@ -93,13 +93,13 @@ func TestTheOwnTenantFromTheCommandLine(t *testing.T) {
 		"an unknown one":    {[]string{"tenant", "update", "--set", "colour=blue"}, "", 11, "settings holds a setting that does not exist"},
 		"not really":        {[]string{"tenant", "delete", "self"}, "", 2, errReally.Error()},
 		"of nobody":         {[]string{"tenant", "delete", planted, "--yes", "--data", t.TempDir()}, "", 9, "no server is running on this data folder"},
-		"not as a private":  {[]string{"tenant", "get", "--key-file", mustWrite(t, filepath.Join(t.TempDir(), "k"), x.keys.PrivateKey)}, "", 11, "this takes tenant:read, which the caller does not have"},
+		"not as a private":  {[]string{"tenant", "get", "--key-file", mustWrite(t, filepath.Join(t.TempDir(), "k"), x.keys.PrivateKey)}, "", 11, "missing permission tenant:read"},
 		"an empty variable": {[]string{"tenant", "delete", "", "--yes", "--data", x.data}, "", 2, errWhichTenant.Error()},
 	})
 	if out := x.done("", "tenant", "delete", "self", "--yes"); !strings.Contains(out, "destroyed") {
 		t.Errorf("tenant delete self printed %s", out)
 	}
-	if got := given(t, "", "tenant", "get"); got.code != 11 || got.err != "tokenkeep: the API key is not known\n" {
+	if got := given(t, "", "tenant", "get"); got.code != 11 || got.err != "tokenkeep: unknown API key\n" {
 		t.Errorf("tenant get of what was deleted = %+v", got)
 	}
 }
@@ -224,7 +224,7 @@ func TestSessionsOverTheAPI(t *testing.T) {
 		"used up":     {[]string{"session", "authorize", "--permission", "token:read"}, nonce, 11, "the nonce was used already"},
 		"of another":  {[]string{"session", "authorize", "--permission", "token:read", "--application", planted}, nonce, 11, "the session was made by another application"},
 		"an unknown":  {[]string{"session", "authorize", "--permission", "token:read"}, planted, 11, "no session waits for this nonce"},
-		"not private": {[]string{"session", "create"}, "", 11, "this takes the key of a public application"},
+		"not private": {[]string{"session", "create"}, "", 11, "the key must be of a public application"},
 	})
 	x.as(x.keys.ManagementKey)
 	var list []api.Session
@@ -234,7 +234,7 @@ func TestSessionsOverTheAPI(t *testing.T) {
 	wantLine(t, x.done("", "session", "list", "--limit", "1"), list[0].ID+` +key_test_sess_\S+… +\S+ +1 +0 +\S+ \S+`)
 	x.done("", "session", "revoke", list[1].ID)
 	x.as(made.SessionKey)
-	x.refused(map[string]refusedCase{"revoked": {[]string{"token", "list"}, "", 11, "the API key is not known"}})
+	x.refused(map[string]refusedCase{"revoked": {[]string{"token", "list"}, "", 11, "unknown API key"}})
 }
 
 func TestReactorsAreRunFromTheCommandLine(t *testing.T) {

@@ -222,10 +222,10 @@ func TestTheKeyAndTheAddressMayComeFromElsewhere(t *testing.T) {
 	t.Setenv("TOKENKEEP_HEADER_PREFIX", "BT")
 	x.done("", "token", "get", "one", "--data", x.data)
 	x.done("", "token", "get", "one", "--url", x.keys.BaseURL+"/")
-	if got := given(t, "", "token", "get", "one", "--data", x.data, "--key-file", public); got.code != 11 || got.err != "tokenkeep: this takes token:read, which the caller does not have here\n" {
+	if got := given(t, "", "token", "get", "one", "--data", x.data, "--key-file", public); got.code != 11 || got.err != "tokenkeep: missing permission token:read\n" {
 		t.Errorf("token get with a public key = %+v", got)
 	}
-	if got := given(t, "", "token", "get", "one", "--data", x.data, "--header-prefix", "SVC"); got.code != 11 || got.err != "tokenkeep: an API key is required\n" {
+	if got := given(t, "", "token", "get", "one", "--data", x.data, "--header-prefix", "SVC"); got.code != 11 || got.err != "tokenkeep: the API key is missing; send it in the header: BT-API-KEY\n" {
 		t.Errorf("token get under another prefix = %+v", got)
 	}
 }
@@ -253,7 +253,7 @@ func TestMistakesWithTokensAreToldInOneSentence(t *testing.T) {
 		want string
 	}{
 		"no type":              {"1", []string{"token", "create"}, 2, `required flag(s) "type" not set`},
-		"a value as argument":  {"1", []string{"token", "create", planted, "--type", "token"}, 2, "there is no such command; 'tokenkeep --help' lists them"},
+		"a value as argument":  {"1", []string{"token", "create", planted, "--type", "token"}, 2, "unexpected argument; 'tokenkeep token create --help' shows what the command takes"},
 		"no JSON":              {`{"number":"` + planted, []string{"token", "create", "--type", "card"}, 2, "the input is not valid JSON"},
 		"nothing":              {"", []string{"tokenize"}, 2, "the input is not valid JSON"},
 		"no such file":         {"", []string{"tokenize", "--data-file", secretFile + "x"}, 2, "the file given with --data-file cannot be read"},
@@ -262,7 +262,7 @@ func TestMistakesWithTokensAreToldInOneSentence(t *testing.T) {
 		"data in a query":      {"", []string{"token", "search", "type:card AND (data:" + planted + ")"}, 2, "a query for data holds a value to protect: give it on standard input, without an argument"},
 		"no id":                {"", []string{"token", "get", ".."}, 2, "an id is required, and it cannot be a dot or two: not valid"},
 		"two ids":              {"", []string{"token", "get", "a", planted}, 2, "accepts 1 arg(s), received 2"},
-		"a limit of nonsense":  {"", []string{"token", "list", "--limit", planted + "x"}, 2, "the value of a flag is missing or not right; --help tells what it takes"},
+		"a limit of nonsense":  {"", []string{"token", "list", "--limit", planted + "x"}, 2, "the value of --limit is missing or not valid; 'tokenkeep token list --help' lists the flags"},
 		"no key file":          {"", []string{"token", "list", "--key-file", secretFile + "x"}, 2, "the file given with --key-file cannot be read"},
 		"a file of no key":     {"", []string{"token", "list", "--key-file", mustWrite(t, filepath.Join(dir, "two"), planted+" "+planted)}, 2, "the key must be of visible ASCII characters, without spaces"},
 		"an empty key file":    {"", []string{"token", "list", "--key-file", mustWrite(t, filepath.Join(dir, "none"), "\n")}, 2, errNoKey.Error()},
@@ -271,8 +271,8 @@ func TestMistakesWithTokensAreToldInOneSentence(t *testing.T) {
 		"an address in clear":  {"", []string{"token", "list", "--url", "http://" + planted}, 2, errInClear.Error()},
 		"a folder of nobody":   {"", []string{"token", "list", "--url", "", "--data", filepath.Join(dir, "nobody")}, 9, "no server is running on this data folder"},
 
-		"a bad card":            {`{"number":"` + planted + `1","cvc":"` + planted + `"}`, []string{"token", "create", "--type", "card"}, 11, "data.cvc must be three or four digits; data.number must be a string of 12 to 19 digits with a right check digit"},
-		"a card for a type":     {"1", []string{"token", "create", "--type", planted}, 11, "type is not a type of tokens"},
+		"a bad card":            {`{"number":"` + planted + `1","cvc":"` + planted + `"}`, []string{"token", "create", "--type", "card"}, 11, "data.cvc must be three or four digits; data.number: the card number is not valid: check it for a mistyped digit"},
+		"a card for a type":     {"1", []string{"token", "create", "--type", planted}, 11, "type: unknown token type; the types are token, card, bank, card_number, us_bank_account_number, us_bank_routing_number, social_security_number, employer_id_number"},
 		"a card for an id":      {planted, []string{"token", "create", "--type", "card_number", "--text", "--id", planted}, 11, "id must not be the protected value, hold 12 or more digits of it, or look like a card number"},
 		"a card for a token":    {"", []string{"token", "get", planted}, 11, "no such token"},
 		"a patch of an array":   {`["` + planted + `"]`, []string{"token", "update", planted}, 11, "the body must be a JSON object"},
@@ -280,7 +280,7 @@ func TestMistakesWithTokensAreToldInOneSentence(t *testing.T) {
 		"nothing to delete":     {"", []string{"token", "delete", planted}, 11, "no such token"},
 		"a query of nonsense":   {"data:" + planted + " AND", []string{"token", "search"}, 11, "query is not understood at character 26"},
 		"nothing to detokenize": {`"{{ ` + planted + ` }}"`, []string{"detokenize"}, 11, "Failed to detokenize some tokens"},
-		"a key of nobody":       {"", []string{"token", "list", "--key-file", secretFile}, 11, "the API key is not known"},
+		"a key of nobody":       {"", []string{"token", "list", "--key-file", secretFile}, 11, "unknown API key"},
 		"a server of others":    {"1", []string{"token", "create", "--type", "token", "--url", hostile.URL}, 11, "red ?[31m?line"},
 
 		"nobody there":         {"1", []string{"token", "create", "--type", "token", "--url", "http://127.0.0.1:1"}, 12, "nothing listens at the address of the server"},

@@ -45,6 +45,7 @@ type Origin struct {
 	TraceID string
 	Address string // of the client
 	Meter   Meter  // nil outside a request: nothing is limited
+	Depth   int    // how deep in code that called code the request was made; 0 outside
 }
 
 // Meter limits what one request may use. Services charge it through the caller

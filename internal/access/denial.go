@@ -60,11 +60,14 @@ func About(err error, e Entity) error {
 // what the permission alone would allow. The fault is of kind Forbidden.
 func Refuse(p Permission, f *fault.Fault) *Denial { return &Denial{permission: p, fault: f} }
 
+// wrongApplicationType is the code of a refusal that no permission of the caller would change.
+const wrongApplicationType = "wrong_application_type"
+
 var (
 	denyUnknown    = &Denial{fault: fault.New(fault.Forbidden, "the caller may not do this")}
-	denyPublic     = &Denial{fault: fault.New(fault.Forbidden, "this takes the key of a public application")}
-	denyPrivate    = &Denial{fault: fault.New(fault.Forbidden, "this takes the key of a private application")}
-	denyManagement = &Denial{fault: fault.New(fault.Forbidden, "this takes the key of a management application")}
+	denyPublic     = &Denial{fault: fault.New(fault.Forbidden, "the key must be of a public application").WithCode(wrongApplicationType)}
+	denyPrivate    = &Denial{fault: fault.New(fault.Forbidden, "the key must be of a private application").WithCode(wrongApplicationType)}
+	denyManagement = &Denial{fault: fault.New(fault.Forbidden, "the key must be of a management application").WithCode(wrongApplicationType)}
 )
 
 // denials has one for each permission, made once: a refusal that is about no

@@ -89,58 +89,61 @@ var (
 	managementAlone  = []ApplicationType{Management}
 )
 
+// permissionMissing is the code of every refusal for want of a permission.
+const permissionMissing = "permission_missing"
+
 var permissionRows = [...]permissionRow{
 	TokenCreate: {"token:create", "Create tokens", publicAndPrivate,
-		fault.New(fault.Forbidden, "this takes token:create, which the caller does not have here"), Mask, Redact, Mask},
+		fault.New(fault.Forbidden, "missing permission token:create").WithCode(permissionMissing), Mask, Redact, Mask},
 	TokenRead: {"token:read", "Read tokens", privateAlone,
-		fault.New(fault.Forbidden, "this takes token:read, which the caller does not have here"), Mask, Redact, Reveal},
+		fault.New(fault.Forbidden, "missing permission token:read").WithCode(permissionMissing), Mask, Redact, Reveal},
 	TokenUpdate: {"token:update", "Update tokens", publicAndPrivate,
-		fault.New(fault.Forbidden, "this takes token:update, which the caller does not have here"), Mask, Redact, Mask},
+		fault.New(fault.Forbidden, "missing permission token:update").WithCode(permissionMissing), Mask, Redact, Mask},
 	TokenDelete: {"token:delete", "Delete tokens", privateAlone,
-		fault.New(fault.Forbidden, "this takes token:delete, which the caller does not have here"), Redact, Redact, Redact},
+		fault.New(fault.Forbidden, "missing permission token:delete").WithCode(permissionMissing), Redact, Redact, Redact},
 	TokenSearch: {"token:search", "Search tokens", privateAlone,
-		fault.New(fault.Forbidden, "this takes token:search, which the caller does not have here"), Mask, Redact, Reveal},
+		fault.New(fault.Forbidden, "missing permission token:search").WithCode(permissionMissing), Mask, Redact, Reveal},
 	TokenUse: {"token:use", "Use tokens in reactors and proxies", privateAlone,
-		fault.New(fault.Forbidden, "this takes token:use, which the caller does not have here"), Reveal, Mask, Reveal},
+		fault.New(fault.Forbidden, "missing permission token:use").WithCode(permissionMissing), Reveal, Mask, Reveal},
 
 	TenantRead: {"tenant:read", "Read the tenant", managementAlone,
-		fault.New(fault.Forbidden, "this takes tenant:read, which the caller does not have"), Redact, Redact, Redact},
+		fault.New(fault.Forbidden, "missing permission tenant:read").WithCode(permissionMissing), Redact, Redact, Redact},
 	TenantUpdate: {"tenant:update", "Update the tenant", managementAlone,
-		fault.New(fault.Forbidden, "this takes tenant:update, which the caller does not have"), Redact, Redact, Redact},
+		fault.New(fault.Forbidden, "missing permission tenant:update").WithCode(permissionMissing), Redact, Redact, Redact},
 	TenantDelete: {"tenant:delete", "Delete the tenant with everything in it", managementAlone,
-		fault.New(fault.Forbidden, "this takes tenant:delete, which the caller does not have"), Redact, Redact, Redact},
+		fault.New(fault.Forbidden, "missing permission tenant:delete").WithCode(permissionMissing), Redact, Redact, Redact},
 	ApplicationCreate: {"application:create", "Create applications and their keys", managementAlone,
-		fault.New(fault.Forbidden, "this takes application:create, which the caller does not have"), Redact, Redact, Redact},
+		fault.New(fault.Forbidden, "missing permission application:create").WithCode(permissionMissing), Redact, Redact, Redact},
 	ApplicationRead: {"application:read", "Read applications and explain their access", managementAlone,
-		fault.New(fault.Forbidden, "this takes application:read, which the caller does not have"), Redact, Redact, Redact},
+		fault.New(fault.Forbidden, "missing permission application:read").WithCode(permissionMissing), Redact, Redact, Redact},
 	ApplicationUpdate: {"application:update", "Update applications and replace their keys", managementAlone,
-		fault.New(fault.Forbidden, "this takes application:update, which the caller does not have"), Redact, Redact, Redact},
+		fault.New(fault.Forbidden, "missing permission application:update").WithCode(permissionMissing), Redact, Redact, Redact},
 	ApplicationDelete: {"application:delete", "Delete applications and their keys", managementAlone,
-		fault.New(fault.Forbidden, "this takes application:delete, which the caller does not have"), Redact, Redact, Redact},
+		fault.New(fault.Forbidden, "missing permission application:delete").WithCode(permissionMissing), Redact, Redact, Redact},
 	SessionRead: {"session:read", "Read sessions", managementAlone,
-		fault.New(fault.Forbidden, "this takes session:read, which the caller does not have"), Redact, Redact, Redact},
+		fault.New(fault.Forbidden, "missing permission session:read").WithCode(permissionMissing), Redact, Redact, Redact},
 	SessionDelete: {"session:delete", "End sessions", managementAlone,
-		fault.New(fault.Forbidden, "this takes session:delete, which the caller does not have"), Redact, Redact, Redact},
+		fault.New(fault.Forbidden, "missing permission session:delete").WithCode(permissionMissing), Redact, Redact, Redact},
 	ReactorCreate: {"reactor:create", "Create reactors", managementAlone,
-		fault.New(fault.Forbidden, "this takes reactor:create, which the caller does not have"), Redact, Redact, Redact},
+		fault.New(fault.Forbidden, "missing permission reactor:create").WithCode(permissionMissing), Redact, Redact, Redact},
 	ReactorRead: {"reactor:read", "Read reactors and their runs", managementAlone,
-		fault.New(fault.Forbidden, "this takes reactor:read, which the caller does not have"), Redact, Redact, Redact},
+		fault.New(fault.Forbidden, "missing permission reactor:read").WithCode(permissionMissing), Redact, Redact, Redact},
 	ReactorUpdate: {"reactor:update", "Update reactors", managementAlone,
-		fault.New(fault.Forbidden, "this takes reactor:update, which the caller does not have"), Redact, Redact, Redact},
+		fault.New(fault.Forbidden, "missing permission reactor:update").WithCode(permissionMissing), Redact, Redact, Redact},
 	ReactorDelete: {"reactor:delete", "Delete reactors", managementAlone,
-		fault.New(fault.Forbidden, "this takes reactor:delete, which the caller does not have"), Redact, Redact, Redact},
+		fault.New(fault.Forbidden, "missing permission reactor:delete").WithCode(permissionMissing), Redact, Redact, Redact},
 	ProxyCreate: {"proxy:create", "Create proxies", managementAlone,
-		fault.New(fault.Forbidden, "this takes proxy:create, which the caller does not have"), Redact, Redact, Redact},
+		fault.New(fault.Forbidden, "missing permission proxy:create").WithCode(permissionMissing), Redact, Redact, Redact},
 	ProxyRead: {"proxy:read", "Read proxies and preview their calls", managementAlone,
-		fault.New(fault.Forbidden, "this takes proxy:read, which the caller does not have"), Redact, Redact, Redact},
+		fault.New(fault.Forbidden, "missing permission proxy:read").WithCode(permissionMissing), Redact, Redact, Redact},
 	ProxyUpdate: {"proxy:update", "Update proxies", managementAlone,
-		fault.New(fault.Forbidden, "this takes proxy:update, which the caller does not have"), Redact, Redact, Redact},
+		fault.New(fault.Forbidden, "missing permission proxy:update").WithCode(permissionMissing), Redact, Redact, Redact},
 	ProxyDelete: {"proxy:delete", "Delete proxies", managementAlone,
-		fault.New(fault.Forbidden, "this takes proxy:delete, which the caller does not have"), Redact, Redact, Redact},
+		fault.New(fault.Forbidden, "missing permission proxy:delete").WithCode(permissionMissing), Redact, Redact, Redact},
 	LogRead: {"log:read", "Read the audit log", managementAlone,
-		fault.New(fault.Forbidden, "this takes log:read, which the caller does not have"), Redact, Redact, Redact},
+		fault.New(fault.Forbidden, "missing permission log:read").WithCode(permissionMissing), Redact, Redact, Redact},
 	ReportRead: {"report:read", "Read usage reports", managementAlone,
-		fault.New(fault.Forbidden, "this takes report:read, which the caller does not have"), Redact, Redact, Redact},
+		fault.New(fault.Forbidden, "missing permission report:read").WithCode(permissionMissing), Redact, Redact, Redact},
 }
 
 var permissionsByName = func() map[string]Permission {
@@ -158,6 +161,19 @@ func Permissions() []Permission {
 		all = append(all, p)
 	}
 	return all
+}
+
+// PermissionUnknown is the code of a message about a name that is no permission.
+const PermissionUnknown = "permission_unknown"
+
+// PermissionNames lists the names of all permissions, for such messages.
+func PermissionNames() fault.Names {
+	all := Permissions()
+	names := make([]string, len(all))
+	for i, p := range all {
+		names[i] = p.String()
+	}
+	return fault.Names{What: "permission", Known: names, List: "GET /permissions lists them", Long: true}
 }
 
 // ParsePermission finds the permission of that name, such as "token:read".

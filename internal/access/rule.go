@@ -81,7 +81,7 @@ func (n normalizer) permissions(path string, holds permissionSet, names []string
 		p, ok := ParsePermission(name)
 		switch {
 		case !ok:
-			n.faults.Add(path, "has an entry that is not a permission")
+			n.faults.AddUnknown(path, PermissionUnknown, name, PermissionNames())
 		case !holds.has(p):
 			n.faults.Add(path, "has a permission that cannot be held here")
 		case !slices.Contains(kept, name):

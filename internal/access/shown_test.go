@@ -12,7 +12,7 @@ import (
 )
 
 func TestAReplayTakesTheAccessOfThen(t *testing.T) {
-	const lost, less = "this takes token:create, which the caller does not have here", "the caller may now see less of a token than the stored result shows"
+	const lost, less = "missing permission token:create", "the caller may now see less of a token than the stored result shows"
 	shown := func(p access.Permission, tr access.Transform) access.Shown {
 		return access.Shown{ID: "x", Permission: p, Transform: tr}
 	}

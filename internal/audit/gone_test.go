@@ -14,7 +14,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
 
-// interrupted is a store on which something happens before each update.
+// interrupted is a store on which something happens before each update or read.
 type interrupted struct {
 	store.Store
 	before func()
@@ -23,6 +23,11 @@ type interrupted struct {
 func (i *interrupted) Update(ctx context.Context, tenant string, fn func(store.Tx) error) error {
 	i.before()
 	return i.Store.Update(ctx, tenant, fn)
+}
+
+func (i *interrupted) Read(ctx context.Context, tenant string, fn func(store.Tx) error) error {
+	i.before()
+	return i.Store.Read(ctx, tenant, fn)
 }
 
 // A tenant whose last row has gone gets no entry behind it.

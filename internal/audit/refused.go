@@ -41,7 +41,7 @@ func (s *Service) Refused(ctx context.Context, c access.Caller, err error, a Att
 	// Whoever hangs up early is still logged.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), refusedTimeout)
 	defer cancel()
-	err = s.store.Update(ctx, c.Tenant(), func(tx store.Tx) error {
+	err = s.store.Read(ctx, c.Tenant(), func(tx store.Tx) error {
 		about := entities
 		if len(about) == 0 {
 			named, err := a.find(ctx, tx, denial.Permission(), now)

@@ -154,8 +154,8 @@ func standing(f store.LogFilter) store.LogFilter {
 	return f
 }
 
-// read reads the log in a view, because a count may take long and would keep
-// writers waiting, and then logs that it was read.
+// read reads the log in a view of its own, because a count may take long and
+// others wait for the connections of reads, and then logs that it was read.
 func (s *Service) read(ctx context.Context, c access.Caller, view func(store.Tx) error) error {
 	return s.readFor(ctx, c, past[Read], view)
 }
@@ -171,7 +171,7 @@ func (s *Service) readAbout(ctx context.Context, c access.Caller, id, what strin
 		return fmt.Errorf("audit: list the log: %w", err)
 	}
 	entry := EntryThat(c, s.now(), Log, id, Read, what)
-	err := s.store.Update(ctx, c.Tenant(), func(tx store.Tx) error { return tx.AppendLog(ctx, entry) })
+	err := s.store.Read(ctx, c.Tenant(), func(tx store.Tx) error { return tx.AppendLog(ctx, entry) })
 	if errors.Is(err, store.ErrNoTenant) {
 		return errNoTenant
 	}

@@ -8,6 +8,7 @@ package clock
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -26,12 +27,28 @@ type Clock struct {
 	elapsed func() time.Duration
 	told    func(jump time.Duration, believed bool)
 
+	// steady is what mu guards, as it was when the clock was last looked at closely;
+	// nil while a jump is doubted. Most calls need no more than that.
+	steady atomic.Pointer[reading]
+
 	mu      sync.Mutex    // guards what follows
 	base    time.Time     // what the time was
 	at      time.Duration // when so much had elapsed
 	doubted time.Duration // the jump that is doubted; 0 when there is none
 	since   time.Duration // when it was noticed
 }
+
+// reading is the time when so much had elapsed.
+type reading struct {
+	base time.Time
+	at   time.Duration
+}
+
+// A reading is good for closeFor, and for times that are within closeTo of it.
+const (
+	closeFor = time.Second
+	closeTo  = 100 * time.Millisecond
+)
 
 // New returns a clock after wall, which may jump, and elapsed, which tells how
 // much time has passed since some instant and never jumps. told is called when
@@ -43,7 +60,7 @@ func New(wall func() time.Time, elapsed func() time.Duration, told func(jump tim
 // Steady says that no jump is doubted: the machine's clock was right all along,
 // or was believed.
 func (c *Clock) Steady() bool {
-	c.Now() // looks
+	c.look()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.doubted == 0
@@ -51,6 +68,18 @@ func (c *Clock) Steady() bool {
 
 // Now returns the time.
 func (c *Clock) Now() time.Time {
+	if r := c.steady.Load(); r != nil {
+		wall, elapsed := c.wall(), c.elapsed()
+		passed := elapsed - r.at
+		if moved := wall.Round(0).Sub(r.base.Round(0)) - passed; passed < closeFor && moved.Abs() <= closeTo {
+			return wall
+		}
+	}
+	return c.look()
+}
+
+// look compares the two clocks closely.
+func (c *Clock) look() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	wall, elapsed := c.wall(), c.elapsed()
@@ -62,6 +91,7 @@ func (c *Clock) Now() time.Time {
 		c.doubted = 0
 	case c.doubted == 0 || (jump-c.doubted).Abs() > Jump:
 		c.doubted, c.since = jump, elapsed
+		c.steady.Store(nil)
 		c.told(jump, false)
 		return expected
 	case elapsed-c.since < Doubt:
@@ -71,5 +101,6 @@ func (c *Clock) Now() time.Time {
 		c.told(jump, true)
 	}
 	c.base, c.at = wall, elapsed
+	c.steady.Store(&reading{wall, elapsed})
 	return wall
 }

@@ -308,7 +308,7 @@ func (s *Service[T]) Get(ctx context.Context, c access.Caller, id string) (got T
 		return got, err
 	}
 	var r store.Definition
-	err = s.store.Update(ctx, c.Tenant(), func(tx store.Tx) (err error) {
+	err = s.store.Read(ctx, c.Tenant(), func(tx store.Tx) (err error) {
 		if r, err = s.row(ctx, tx, id); err != nil {
 			return err
 		}
@@ -354,7 +354,7 @@ func (s *Service[T]) List(ctx context.Context, c access.Caller, f Filter, page s
 	}
 	filter := store.DefinitionFilter{Kind: s.kind.Row, IDs: f.IDs, Name: f.Name}
 	var rows []store.Definition
-	err = s.store.Update(ctx, c.Tenant(), func(tx store.Tx) (err error) {
+	err = s.store.Read(ctx, c.Tenant(), func(tx store.Tx) (err error) {
 		if rows, err = tx.Definitions(ctx, filter, page); err != nil {
 			return fmt.Errorf("list definitions: %w", err)
 		}

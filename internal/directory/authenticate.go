@@ -15,9 +15,9 @@ import (
 )
 
 var (
-	errUnknownKey = fault.New(fault.Unauthenticated, "the API key is not known")
+	errUnknownKey = fault.New(fault.Unauthenticated, "unknown API key").WithCode("api_key_unknown")
 	errNoElements = fault.New(fault.NotFound, "no such public key")
-	errExpired    = fault.New(fault.Unauthenticated, "the application of this API key has expired")
+	errExpired    = fault.New(fault.Unauthenticated, "the application of this API key has expired").WithCode("application_expired")
 )
 
 // Authenticate finds the caller of a key. The key is looked up by its keyed

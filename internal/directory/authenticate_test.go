@@ -55,7 +55,7 @@ func TestAKeyIsWhoItsApplicationIs(t *testing.T) {
 }
 
 // refusal is what every key that opens nothing is told.
-const refusal = "the API key is not known"
+const refusal = "unknown API key"
 
 func TestKeysThatOpenNothingAreAllToldTheSame(t *testing.T) {
 	w := newWorld(t)

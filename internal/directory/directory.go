@@ -69,9 +69,13 @@ func checkName(f *fault.Fields, name string) {
 	}
 }
 
-// logged runs a change or a look with its entry in one transaction.
+// logged runs a change or a read with its entry in one transaction.
 func (s *Service) logged(ctx context.Context, c access.Caller, entityType, entityID string, op audit.Operation, fn func(store.Tx) error) error {
-	return s.update(ctx, c, func(tx store.Tx) error {
+	run := s.update
+	if op == audit.Read {
+		run = s.read
+	}
+	return run(ctx, c, func(tx store.Tx) error {
 		if err := fn(tx); err != nil {
 			return err
 		}
@@ -82,7 +86,17 @@ func (s *Service) logged(ctx context.Context, c access.Caller, entityType, entit
 // update runs fn on the rows of the caller's tenant, unless that is gone or
 // going. The store would keep nothing of it anyway; to look first is to say why.
 func (s *Service) update(ctx context.Context, c access.Caller, fn func(store.Tx) error) error {
-	err := s.store.Update(ctx, c.Tenant(), func(tx store.Tx) error {
+	return s.within(ctx, c, s.store.Update, fn)
+}
+
+// read is update for what only reads, and logs that.
+func (s *Service) read(ctx context.Context, c access.Caller, fn func(store.Tx) error) error {
+	return s.within(ctx, c, s.store.Read, fn)
+}
+
+// within runs fn in a transaction of the store, after the look at the tenant.
+func (s *Service) within(ctx context.Context, c access.Caller, run func(context.Context, string, func(store.Tx) error) error, fn func(store.Tx) error) error {
+	err := run(ctx, c.Tenant(), func(tx store.Tx) error {
 		t, err := tx.TenantRow(ctx)
 		if err != nil {
 			return notFound(err, errNoTenant)

@@ -74,7 +74,7 @@ func (s *Service) Explain(ctx context.Context, c access.Caller, q Question) (out
 	var f fault.Fields
 	p, ok := access.ParsePermission(q.Permission)
 	if !ok {
-		f.Add("permission", "must be a permission")
+		f.AddUnknown("permission", access.PermissionUnknown, q.Permission, access.PermissionNames())
 	}
 	holders := 0
 	for _, given := range [...]bool{q.Application != "", q.Session != "", q.Proposed != nil} {
@@ -243,7 +243,7 @@ func (s *Service) Who(ctx context.Context, c access.Caller, permission, containe
 	var f fault.Fields
 	p, ok := access.ParsePermission(permission)
 	if !ok {
-		f.Add("permission", "must be a permission")
+		f.AddUnknown("permission", access.PermissionUnknown, permission, access.PermissionNames())
 	}
 	switch normal, isPath := access.NormalizeContainer(container); {
 	case container != "" && !isPath:
@@ -273,7 +273,7 @@ func (s *Service) Who(ctx context.Context, c access.Caller, permission, containe
 	if err != nil {
 		return nil, err
 	}
-	return list, s.update(ctx, c, func(tx store.Tx) error {
+	return list, s.read(ctx, c, func(tx store.Tx) error {
 		return tx.AppendLog(ctx, audit.EntryBy(c, s.now(), audit.Application, audit.Many, audit.Read, "access review"))
 	})
 }

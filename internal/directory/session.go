@@ -28,9 +28,9 @@ var (
 	errNoSession    = fault.New(fault.NotFound, "no such session")
 	errNoNonce      = fault.New(fault.NotFound, "no session waits for this nonce")
 	errForeign      = fault.New(fault.Forbidden, "the session was made by another application").WithCode("foreign_session")
-	errNonceUsed    = fault.New(fault.Conflict, "the nonce was used already")
-	errSessionEnded = fault.New(fault.Unauthenticated, "the session has expired")
-	errNotYet       = fault.New(fault.Forbidden, "the session is not authorized yet")
+	errNonceUsed    = fault.New(fault.Conflict, "the nonce was used already").WithCode("nonce_used")
+	errSessionEnded = fault.New(fault.Unauthenticated, "the session has expired").WithCode("session_expired")
+	errNotYet       = fault.New(fault.Forbidden, "the session is not authorized yet").WithCode("session_not_authorized")
 
 	errNoCreatingKey    = fault.New(fault.Unauthenticated, "the key that created this session is no longer valid").WithCode("session_revoked")
 	errNoAuthorizingKey = fault.New(fault.Unauthenticated, "the key that authorized this session is no longer valid").WithCode("session_revoked")

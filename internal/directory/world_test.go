@@ -221,7 +221,16 @@ func (b *brittle) View(ctx context.Context, tenant string, fn func(store.Tx) err
 	return b.call(func() error { return b.Store.View(ctx, tenant, fn) })
 }
 
+func (b *brittle) Read(ctx context.Context, tenant string, fn func(store.Tx) error) error {
+	return b.log(ctx, tenant, b.Store.Read, fn)
+}
+
 func (b *brittle) Update(ctx context.Context, tenant string, fn func(store.Tx) error) error {
+	return b.log(ctx, tenant, b.Store.Update, fn)
+}
+
+// log runs what appends to the log.
+func (b *brittle) log(ctx context.Context, tenant string, run func(context.Context, string, func(store.Tx) error) error, fn func(store.Tx) error) error {
 	b.mu.Lock()
 	broken, before := b.logBroken, b.before
 	b.before = nil
@@ -230,7 +239,7 @@ func (b *brittle) Update(ctx context.Context, tenant string, fn func(store.Tx) e
 		before()
 	}
 	return b.call(func() error {
-		return b.Store.Update(ctx, tenant, func(tx store.Tx) error {
+		return run(ctx, tenant, func(tx store.Tx) error {
 			if broken {
 				tx = mute{tx}
 			}

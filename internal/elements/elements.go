@@ -55,6 +55,9 @@ type Options struct {
 	// without a list.
 	Dev     bool
 	Origins Origins
+	// DemoKey returns the public key that the playground begins with; "" for
+	// none. The playground is part of development mode.
+	DemoKey func() string
 }
 
 // kind is one kind of field pages.
@@ -89,6 +92,7 @@ type body struct{ plain, zipped []byte }
 type build struct {
 	loader    body
 	name      string // of the loader, with its hash
+	hash      string // of the loader, as a script tag names it
 	integrity body   // integrity.json
 	pages     map[string]page
 }
@@ -124,9 +128,10 @@ func read() (*build, error) {
 		hashes[k.page] = map[string]string{"script": p.Script, "style": p.Style}
 	}
 	whole := sha512.Sum384(loader)
+	b.hash = "sha384-" + base64.StdEncoding.EncodeToString(whole[:])
 	integrity, err := json.MarshalIndent(map[string]any{
 		"version": 1,
-		"loader":  map[string]string{"file": b.name, "integrity": "sha384-" + base64.StdEncoding.EncodeToString(whole[:])},
+		"loader":  map[string]string{"file": b.name, "integrity": b.hash},
 		"pages":   hashes,
 	}, "", "  ")
 	if err != nil {
@@ -152,8 +157,9 @@ func hashBetween(text, begin, end string) (string, error) {
 
 // service serves the routes.
 type service struct {
-	options Options
-	built   *build
+	options    Options
+	built      *build
+	playground map[string]body // the files of the playground; empty outside development mode
 
 	mu     sync.Mutex
 	filled map[string]body // pages with the origins of an application, by their ETag
@@ -189,10 +195,18 @@ func Routes(o Options) ([]httpapi.Route, error) {
 			return nil, err
 		}
 	}
-	return []httpapi.Route{
+	rows := []httpapi.Route{
 		{Pattern: "GET /elements/v1/{file}", Auth: httpapi.Anonymous, Readers: httpapi.EveryPage, Handle: s.serveFile},
 		{Pattern: "GET /elements/v1/{key}/{kind}", Auth: httpapi.Anonymous, Readers: httpapi.NoPage, Handle: s.servePage},
-	}, nil
+	}
+	if o.Dev {
+		var err error
+		if s.playground, err = readPlayground(); err != nil {
+			return nil, err
+		}
+		rows = append(rows, s.playgroundRoute())
+	}
+	return rows, nil
 }
 
 // refuse responds with a text for developers. The policy of all responses keeps
@@ -212,14 +226,18 @@ func (s *service) serveFile(w http.ResponseWriter, r *http.Request, _ access.Cal
 		return refuse(w, http.StatusServiceUnavailable, notBuilt)
 	}
 	content, media, cache := s.built.loader, "text/javascript; charset=utf-8", "public, max-age=31536000, immutable"
-	switch r.PathValue("file") {
+	switch file := r.PathValue("file"); file {
 	case s.built.name:
 	case "elements.js": // for trying things out: its content changes with the release
 		cache = "public, max-age=300"
 	case "integrity.json":
 		content, media, cache = s.built.integrity, "application/json", "no-cache"
 	default:
-		return errNoFile
+		var known bool
+		if content, known = s.playground[file]; !known {
+			return errNoFile
+		}
+		media, cache = playgroundFiles[file], "no-cache"
 	}
 	h := w.Header()
 	h.Set("Content-Type", media)

@@ -108,6 +108,54 @@ func TestHeadersOfEachKind(t *testing.T) {
 	}
 }
 
+// TestHeadersOfThePlayground compares all headers of the page. It has the origin
+// of the vault, so no page may embed it and it runs no script but its own.
+func TestHeadersOfThePlayground(t *testing.T) {
+	built(t)
+	options := elements.Options{URL: "https://vault.example", Dev: true, DemoKey: func() string { return `key_"<b>` }}
+	w := get(t, options, "/elements/")
+	want := map[string]string{
+		"Content-Type": "text/html; charset=utf-8",
+		"Content-Security-Policy": "default-src 'none'; script-src https://vault.example/elements/v1/elements-HASH.js https://vault.example/elements/v1/playground.js; " +
+			"style-src https://vault.example/elements/v1/playground.css; img-src data:; frame-src https://vault.example/elements/v1/; form-action 'none'; base-uri 'none'; " +
+			"frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
+		"Permissions-Policy": "accelerometer=(), autoplay=(), browsing-topics=(), camera=(), clipboard-read=(), clipboard-write=(self), display-capture=(), geolocation=(), gyroscope=(), hid=(), " +
+			"keyboard-map=(), local-fonts=(), magnetometer=(), microphone=(), midi=(), payment=(), publickey-credentials-get=(), screen-wake-lock=(), serial=(), storage-access=(), usb=()",
+		"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin", "Origin-Agent-Cluster": "?1", "Referrer-Policy": "no-referrer",
+		"X-Content-Type-Options": "nosniff", "X-Robots-Tag": "noindex", "Cache-Control": "no-store", "Vary": "Accept-Encoding",
+	}
+	got := make(map[string]string)
+	for name, values := range w.Header() {
+		got[name] = strings.Join(values, ", ")
+	}
+	delete(got, "Content-Length")
+	delete(got, "Svc-Trace-Id")
+	got["Content-Security-Policy"] = regexp.MustCompile(`elements-[0-9a-f]{16}`).ReplaceAllString(got["Content-Security-Policy"], "elements-HASH")
+	if diff := cmp.Diff(want, got); diff != "" || w.Code != 200 {
+		t.Errorf("status %d, headers (-want +got):\n%s", w.Code, diff)
+	}
+	page := w.Body.String()
+	if strings.Contains(page, "{{") || strings.Contains(page, "<b>") || !strings.Contains(page, `value="key_&#34;&lt;b&gt;"`) {
+		t.Errorf("the page was not filled in: %s", page)
+	}
+	if inline := regexp.MustCompile(`(?i)<script>|<style| style=| on[a-z]+=|javascript:`).FindString(page); inline != "" {
+		t.Errorf("the page has something inline: %q", inline)
+	}
+}
+
+// TestThePlaygroundIsOfDevelopmentMode asks a server that is not in it.
+func TestThePlaygroundIsOfDevelopmentMode(t *testing.T) {
+	built(t)
+	for _, path := range []string{"/elements", "/elements/", "/elements/v1/playground.js", "/elements/v1/playground.css"} {
+		if w := get(t, elements.Options{}, path); w.Code != 404 {
+			t.Errorf("GET %s = %d, want 404", path, w.Code)
+		}
+		if w := get(t, elements.Options{Dev: true}, path); w.Code != 200 {
+			t.Errorf("GET %s in development mode = %d, want 200", path, w.Code)
+		}
+	}
+}
+
 func hashOf(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
@@ -228,8 +276,8 @@ func TestWithoutTheFieldsAServerExplainsHowToBuildThem(t *testing.T) {
 	if elements.Built() {
 		t.Skip("the card fields are built")
 	}
-	for _, path := range []string{"integrity.json", "elements.js", "key_listed/card"} {
-		if w := get(t, elements.Options{}, "/elements/v1/"+path); w.Code != 503 || !strings.Contains(w.Body.String(), "make build") {
+	for _, path := range []string{"/v1/integrity.json", "/v1/elements.js", "/v1/key_listed/card", ""} {
+		if w := get(t, elements.Options{Dev: true}, "/elements"+path); w.Code != 503 || !strings.Contains(w.Body.String(), "make build") {
 			t.Errorf("%s: %d %s, want 503 and how to build them", path, w.Code, w.Body)
 		}
 	}

@@ -48,7 +48,27 @@ type Limits struct {
 	Memory int // bytes, default DefaultMemory
 	// Reached is called when a request reaches one of them; it may be nil.
 	Reached func()
+	// Work takes turns with other requests; nil waits for none.
+	Work Work
 }
+
+// Work takes turns at the processors with other requests, as a Work of
+// internal/processor does. It is told how many steps were taken and nothing else.
+type Work interface {
+	// Begin and End enclose what takes steps. Begin may block.
+	Begin(ctx context.Context) error
+	End()
+	// Spend reports steps. It may block, and returns the error of a context
+	// that ends meanwhile.
+	Spend(ctx context.Context, steps int) error
+}
+
+// unshared is work that waits for nobody.
+type unshared struct{}
+
+func (unshared) Begin(context.Context) error      { return nil }
+func (unshared) End()                             {}
+func (unshared) Spend(context.Context, int) error { return nil }
 
 // Budget is what is left of the limits of one request, whatever the number of
 // its tokens, expressions and filters. When the context of the request ends,
@@ -81,8 +101,11 @@ func (l Limits) account(ctx context.Context) *account {
 	if l.Memory <= 0 {
 		l.Memory = DefaultMemory
 	}
+	if l.Work == nil {
+		l.Work = unshared{}
+	}
 	return &account{
-		ctx: ctx, limits: l, steps: l.Steps, memory: l.Memory, growth: MaxStream, tooManySteps: errSteps, tooMuchMemory: errMemory,
+		ctx: ctx, limits: l, steps: l.Steps, memory: l.Memory, growth: MaxStream, unchecked: checkedSteps, tooManySteps: errSteps, tooMuchMemory: errMemory,
 	}
 }
 
@@ -118,6 +141,7 @@ func (b *Budget) forMask(dataSize, maxOutput int) *Budget {
 	a := *b.account
 	a.steps, a.memory = a.limits.Steps/maskShare+stepsPerByte*dataSize, max(a.limits.Memory/maskShare, 2*MaxOutput)+memoryPerByte*dataSize
 	a.tooManySteps, a.tooMuchMemory, a.parent = errMaskSteps, errMaskMemory, b.account
+	a.limits.Work = unshared{} // the parent reports the steps
 	return &Budget{account: &a, max: maxOutput, output: maxOutput, over: errOutput}
 }
 
@@ -151,11 +175,47 @@ func (a *account) reach(err error) error {
 	return a.end(err)
 }
 
-// look ends the account when the context has ended.
+// look ends the account when the context has ended. It blocks while other
+// tenants have their turns at the processors.
 func (a *account) look() {
+	steps := checkedSteps - a.unchecked
 	a.unchecked = checkedSteps
-	if err := a.ctx.Err(); err != nil {
+	err := a.ctx.Err()
+	if err == nil {
+		err = a.limits.Work.Spend(a.ctx, steps)
+	}
+	if err != nil {
 		_ = a.end(err)
+	}
+}
+
+// Begin says that work on the budget follows, which ends with End. It may block
+// while other tenants have their turns at the processors, so it is never called
+// inside a transaction, and nothing between Begin and End waits for anybody.
+// End is called whatever Begin returned.
+func (b *Budget) Begin() error {
+	if b == nil {
+		return nil
+	}
+	if err := b.limits.Work.Begin(b.ctx); err != nil {
+		return b.end(err)
+	}
+	return nil
+}
+
+// Worked reports steps of work beside expressions, between Begin and End. The
+// request is not charged for them.
+func (b *Budget) Worked(steps int) error {
+	if err := b.limits.Work.Spend(b.ctx, steps); err != nil {
+		return b.end(err)
+	}
+	return nil
+}
+
+// End ends what Begin began.
+func (b *Budget) End() {
+	if b != nil {
+		b.limits.Work.End()
 	}
 }
 

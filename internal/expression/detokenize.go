@@ -106,6 +106,10 @@ type detokenization struct {
 //
 // It costs the request; a nil budget is for texts that belong to no request.
 func ParseDetokenization(b *Budget, text string) (*Detokenization, error) {
+	defer b.End()
+	if err := b.Begin(); err != nil {
+		return nil, err
+	}
 	if err := b.parsing(text); err != nil {
 		return nil, err
 	}
@@ -232,6 +236,10 @@ func (d *Detokenization) ResolveMasked(lookup Lookup, form Form, b *Budget) (*Ex
 }
 
 func (d *Detokenization) resolve(lookup Lookup, form Form, b *Budget, masked bool) (*Expansion, error) {
+	defer b.End()
+	if err := b.Begin(); err != nil {
+		return nil, err
+	}
 	if err := b.Err(); err != nil {
 		return nil, err
 	}

@@ -19,6 +19,10 @@ type document struct {
 // ParseDocument reads the strings of a JSON value as ParseDetokenization does.
 // Names of members are not expressions.
 func ParseDocument(b *Budget, v jsonvalue.Value) (*Document, error) {
+	defer b.End()
+	if err := b.Begin(); err != nil {
+		return nil, err
+	}
 	d := &document{value: v}
 	all := Texts{Budget: b}
 	for leaf := range v.Leaves() {
@@ -45,6 +49,10 @@ func (d *Document) IDs() []Reference { return slices.Clone(d.open().references) 
 // Resolve evaluates the expressions and measures the whole document with
 // their values in it, before anything of it is built.
 func (d *Document) Resolve(lookup Lookup, b *Budget) (*Expansion, error) {
+	defer b.End()
+	if err := b.Begin(); err != nil {
+		return nil, err
+	}
 	doc := d.open()
 	fixed := doc.value.JSONSize()
 	for leaf := range doc.value.Leaves() {

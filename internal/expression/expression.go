@@ -5,8 +5,9 @@
 // It promises that every evaluation is bounded in steps and in output, that a
 // value brought in by an expression is never evaluated again, and that a
 // fault never repeats a piece of an expression or of a value. It does no I/O
-// and knows no clock; the only chance in it is the reader that alias filters
-// draw from. It has no tags: nothing loops, nothing is included.
+// and knows no clock, and it waits only for the turn of its request (Work). The
+// only chance in it is the reader that alias filters draw from. It has no tags:
+// nothing loops, nothing is included.
 package expression
 
 import (
@@ -39,7 +40,6 @@ var (
 	errUnclosed = fault.New(fault.Invalid, "an expression is not closed")
 	errNoValue  = fault.New(fault.Invalid, "an expression does not begin with a value")
 	errName     = fault.New(fault.Invalid, "an expression names something other than data or metadata")
-	errFilter   = fault.New(fault.Invalid, "an expression uses an unknown filter")
 	errMissing  = fault.New(fault.Invalid, "a filter lacks an argument")
 	errMany     = fault.New(fault.Invalid, "the expression has too many parts")
 	errMetadata = fault.New(fault.Invalid, "metadata cannot be used in this expression")
@@ -87,6 +87,10 @@ func Parse(text string) (*Template, error) {
 // ParseWithin is Parse at the cost of the request. A nil budget is for texts
 // that belong to no request.
 func ParseWithin(b *Budget, text string) (*Template, error) {
+	defer b.End()
+	if err := b.Begin(); err != nil {
+		return nil, err
+	}
 	if err := b.parsing(text); err != nil {
 		return nil, err
 	}
@@ -156,6 +160,10 @@ type Options struct {
 // as written, true or false, nothing for null, and the canonical JSON of
 // arrays and objects.
 func (t *Template) Evaluate(s Scope, o Options) (jsonvalue.Value, error) {
+	defer o.Budget.End()
+	if err := o.Budget.Begin(); err != nil {
+		return jsonvalue.Value{}, err
+	}
 	e, err := t.evaluator(s, o, MaxOutput)
 	if err != nil {
 		return jsonvalue.Value{}, err
@@ -166,6 +174,10 @@ func (t *Template) Evaluate(s Scope, o Options) (jsonvalue.Value, error) {
 // Stream writes the template's value in its string form, whatever its size:
 // canonical JSON passes through in pieces and is never held whole.
 func (t *Template) Stream(w io.Writer, s Scope, o Options) error {
+	defer o.Budget.End()
+	if err := o.Budget.Begin(); err != nil {
+		return err
+	}
 	e, err := t.evaluator(s, o, MaxStream)
 	if err != nil {
 		return err

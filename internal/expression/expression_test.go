@@ -159,7 +159,7 @@ func TestWhatCannotBeEvaluated(t *testing.T) {
 func TestFaultsRepeatNeitherExpressionsNorValues(t *testing.T) {
 	canaries := []string{"canary", "4242"}
 	for _, text := range []string{
-		"{{ canary }}", "{{ data | canary }}", "{{ data.canary", "{% canary %}", "{{ data | reveal_last: 'canary' }}", "{{ data | reveal_last: 1 }}",
+		"{{ canary }}", "{{ data | canary4242 }}", "{{ data.canary", "{% canary %}", "{{ data | reveal_last: 'canary' }}", "{{ data | reveal_last: 1 }}",
 		"{{ data | json: '$.canary' }}", "{{ data.number | to_boolean }}", "{{ data.number | alias_card: 'canary' }}",
 	} {
 		_, err := evaluate(text, parseJSON(t, `{"number":"canary 4242424242424242"}`))

@@ -48,8 +48,18 @@ func (f *filter) required() int {
 	return n
 }
 
-func needs(name string) param              { return param{name: name} }
-func takes(name, standing string) param    { return param{name: name, optional: true, standing: standing} }
+func needs(name string) param           { return param{name: name} }
+func takes(name, standing string) param { return param{name: name, optional: true, standing: standing} }
+
+// filterNames lists the names of all rows, for messages.
+func filterNames() fault.Names {
+	names := make([]string, len(filters))
+	for i := range filters {
+		names[i] = filters[i].name
+	}
+	return fault.Names{What: "filter", Known: names, List: "docs/expressions.md lists them", Long: true}
+}
+
 func filterNamed(name string) *filter      { return filtersByName[name] }
 func example(x, data, want string) Example { return Example{"{{ " + x + " }}", data, want} }
 

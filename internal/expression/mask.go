@@ -29,6 +29,10 @@ type MaskOptions struct {
 // hides that value whole: nobody knows what was meant. The result is null when
 // the mask comes to nothing.
 func EvaluateMask(mask, data jsonvalue.Value, o MaskOptions) (jsonvalue.Value, error) {
+	defer o.Budget.End()
+	if err := o.Budget.Begin(); err != nil {
+		return jsonvalue.Value{}, err
+	}
 	bound := MaxOutput
 	if o.MaxOutput > 0 {
 		bound = o.MaxOutput

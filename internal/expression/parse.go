@@ -4,6 +4,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/tokenkeep/tokenkeep/internal/fault"
 )
 
 // expression is what stands between {{ and }}.
@@ -147,7 +149,7 @@ func (p *parser) filter(x *expression) error {
 	}
 	f := filterNamed(name)
 	if f == nil {
-		return errFilter
+		return fault.Unknown(fault.Invalid, "filter_unknown", name, filterNames())
 	}
 	use := application{filter: f}
 	p.space()

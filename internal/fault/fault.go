@@ -6,7 +6,9 @@
 package fault
 
 import (
+	"cmp"
 	"errors"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,6 +45,16 @@ var kindNames = [...]string{
 	"gone", "too large", "media type", "unprocessable", "too many", "bad gateway", "unavailable",
 }
 
+// validationCode is the code of a fault with fields that has none of its own.
+const validationCode = "validation_failed"
+
+// kindCodes are the codes of faults without one of their own.
+var kindCodes = [...]string{
+	Internal: "internal_error", Invalid: "invalid_request", Unauthenticated: "unauthenticated", Forbidden: "forbidden", NotFound: "not_found",
+	MethodNotAllowed: "method_not_allowed", Timeout: "timeout", Conflict: "conflict", Gone: "gone", TooLarge: "too_large", MediaType: "media_type",
+	Unprocessable: "unprocessable", TooMany: "too_many_requests", BadGateway: "bad_gateway", Unavailable: "unavailable",
+}
+
 // Error names the kind.
 func (k Kind) Error() string {
 	if k < 0 || int(k) >= len(kindNames) {
@@ -57,6 +69,7 @@ type Fault struct {
 	code       string
 	detail     string
 	fields     map[string][]string
+	unnamed    map[string]string // by message: the same message without a name that a caller sent
 	retryAfter time.Duration
 }
 
@@ -98,12 +111,17 @@ func (f *Fault) Counting(n int64) *Fault {
 }
 
 // WithFieldsOf returns a copy with the messages of another fault, each below a
-// path. What the other fault says of no field stands at the path itself.
+// path. A message of no field is at the path itself. Names are left out of the
+// messages: what the other fault is about did not come from the caller.
 func (f *Fault) WithFieldsOf(other *Fault, path string) *Fault {
 	c := *f
 	c.fields = map[string][]string{}
 	for name, messages := range other.fields {
-		c.fields[path+"."+name] = slices.Clone(messages)
+		messages = slices.Clone(messages)
+		for i, message := range messages {
+			messages[i] = cmp.Or(other.unnamed[message], message)
+		}
+		c.fields[path+"."+name] = messages
 	}
 	if len(c.fields) == 0 {
 		c.fields[path] = []string{other.detail}
@@ -122,8 +140,18 @@ func (f *Fault) Kind() Kind { return f.kind }
 // Detail returns the sentence for the caller.
 func (f *Fault) Detail() string { return f.detail }
 
-// Code returns the machine-readable code; "" when the fault has none.
-func (f *Fault) Code() string { return f.code }
+// Code returns the machine-readable code of the fault, or that of its kind.
+func (f *Fault) Code() string {
+	switch {
+	case f.code != "":
+		return f.code
+	case f.kind == Invalid && len(f.fields) > 0:
+		return validationCode
+	case f.kind < 0 || int(f.kind) >= len(kindCodes):
+		return kindCodes[Internal]
+	}
+	return kindCodes[f.kind]
+}
 
 // Fields returns the messages by the dotted path of the member at fault; nil
 // unless the fault came from Fields.Err.
@@ -185,6 +213,7 @@ func Of(err error) *Fault {
 // they stop at the last such name, because a caller's own names may be data.
 type Fields struct {
 	messages map[string][]string
+	unnamed  map[string]string // by message: the same message without a name that a caller sent
 	code     string
 }
 
@@ -217,6 +246,11 @@ func (f *Fields) Under(path string, member Fields) {
 			f.Add(path+"."+name, message)
 		}
 	}
+	if f.unnamed == nil {
+		f.unnamed = member.unnamed
+	} else {
+		maps.Copy(f.unnamed, member.unnamed)
+	}
 }
 
 // Has reports whether something was noted under path.
@@ -227,7 +261,7 @@ func (f *Fields) Err() error {
 	if len(f.messages) == 0 {
 		return nil
 	}
-	return &Fault{kind: Invalid, detail: "the request is not valid; see errors", fields: f.messages, code: f.code}
+	return &Fault{kind: Invalid, detail: "the request is not valid; see errors", fields: f.messages, unnamed: f.unnamed, code: f.code}
 }
 
 // Field is the fault of a single member.

@@ -15,17 +15,18 @@ import (
 )
 
 var (
-	errNoKey      = fault.New(fault.Unauthenticated, "an API key is required")
-	errManyKeys   = fault.New(fault.Unauthenticated, "more than one API key was sent")
-	errUnknownKey = fault.New(fault.Unauthenticated, "the API key is not known")
+	errNoKey      = fault.New(fault.Unauthenticated, "the API key is missing; send it in the header").WithCode("api_key_missing")
+	errManyKeys   = fault.New(fault.Unauthenticated, "more than one API key was sent").WithCode("api_key_repeated")
+	errUnknownKey = fault.New(fault.Unauthenticated, "unknown API key").WithCode("api_key_unknown")
 	errForeign    = fault.New(fault.Forbidden, "the session was made by another application").WithCode("foreign_session")
-	errNotForCode = fault.New(fault.NotFound, "there is no such resource for code")
+	errNotForCode = fault.New(fault.NotFound, "reactor code cannot call this resource; docs/reactors.md lists those it can")
 	errIdemKey    = fault.New(fault.Invalid, "the idempotency key must be 1 to 200 printable characters")
 )
 
 // Authenticate finds the caller of a request by its key. Rows do so before
 // their handler runs; only the handler of an Anonymous row, which learns late
-// whether a key is due, calls it.
+// whether a key is due, calls it. A caller that is known and refused comes with
+// the error, for the log.
 func Authenticate(r *http.Request) (access.Caller, error) {
 	x := exchangeOf(r.Context())
 	if x == nil {
@@ -63,14 +64,14 @@ func (x *exchange) authenticate(r *http.Request) (access.Caller, error) {
 	if x.acting != nil {
 		// The rate limits are those of the request that ran the code.
 		c := *x.acting
-		c = c.WithOrigin(access.Origin{TraceID: c.Origin().TraceID, Address: c.Origin().Address, Meter: meter{x}})
+		c = c.WithOrigin(access.Origin{TraceID: c.Origin().TraceID, Address: c.Origin().Address, Meter: meter{x}, Depth: c.Origin().Depth})
 		x.caller = c
 		return c, nil
 	}
 	values := r.Header.Values(x.handler.apiKey)
 	switch {
 	case len(values) == 0 || len(values) == 1 && values[0] == "":
-		return access.Caller{}, errNoKey
+		return access.Caller{}, errNoKey.Naming([]string{strings.ToUpper(x.handler.apiKey)})
 	case len(values) > 1:
 		return access.Caller{}, errManyKeys
 	case x.handler.options.Authenticate == nil:
@@ -89,7 +90,7 @@ func (x *exchange) authenticate(r *http.Request) (access.Caller, error) {
 		return access.Caller{}, err
 	}
 	if err := x.checkPublicKey(r, c); err != nil {
-		return access.Caller{}, err
+		return c, err
 	}
 	return c, nil
 }

@@ -62,7 +62,7 @@ func newEdge(t *testing.T, o httpapi.Options, routes ...httpapi.Route) *edge {
 	if o.Authenticate == nil {
 		o.Authenticate = func(_ context.Context, key secret.Text) (access.Caller, error) {
 			if !key.Equal(secret.NewText(goodKey)) {
-				return access.Caller{}, fault.New(fault.Unauthenticated, "the API key is not known")
+				return access.Caller{}, fault.New(fault.Unauthenticated, "unknown API key")
 			}
 			return accesstest.Caller(t, "tenant-1", "app-1"), nil
 		}

@@ -25,7 +25,11 @@ func (m meter) Tokens(n int) error { return m.x.limitTokens(n) }
 func (m meter) Memory(tenant string, n int64) error { return m.x.hold.Grow(tenant, n) }
 
 func (x *exchange) originOf() access.Origin {
-	return access.Origin{TraceID: x.trace, Address: x.client.String(), Meter: meter{x}}
+	o := access.Origin{TraceID: x.trace, Address: x.client.String(), Meter: meter{x}}
+	if x.acting != nil {
+		o.Depth = x.acting.Origin().Depth
+	}
+	return o
 }
 
 // OriginOf returns where the request that ctx belongs to came from, for

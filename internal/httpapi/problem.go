@@ -36,6 +36,9 @@ var statuses = map[fault.Kind]int{
 	fault.Unavailable:      http.StatusServiceUnavailable,
 }
 
+// thrownCode is the code of an error that code of a tenant throws.
+const thrownCode = "thrown_by_code"
+
 // ProblemOf says what a caller is told of an error. An error without a fault,
 // and a fault of a kind that is not in the table, is our failure: it shows the
 // trace id and nothing else.
@@ -43,7 +46,9 @@ func ProblemOf(err error, traceID string) api.Problem {
 	// What a tenant's code threw has words of its own.
 	var own interface{ Problem() api.Problem }
 	if errors.As(err, &own) {
-		return own.Problem()
+		p := own.Problem()
+		p.Code, p.TraceID = thrownCode, traceID
+		return p
 	}
 	f := fault.Of(err)
 	status, ok := statuses[f.Kind()]
@@ -51,10 +56,10 @@ func ProblemOf(err error, traceID string) api.Problem {
 		return api.Problem{
 			Title:  http.StatusText(http.StatusInternalServerError),
 			Status: http.StatusInternalServerError,
-			Detail: "something went wrong on our side; trace id " + traceID,
+			Detail: "internal error; trace id " + traceID, Code: f.Code(), TraceID: traceID,
 		}
 	}
-	p := api.Problem{Title: http.StatusText(status), Status: status, Detail: f.Detail(), Code: f.Code(), Errors: f.Fields()}
+	p := api.Problem{Title: http.StatusText(status), Status: status, Detail: f.Detail(), Code: f.Code(), TraceID: traceID, Errors: f.Fields()}
 	if f == errClientGone {
 		p.Title, p.Status = "Client Closed Request", statusClientGone
 	}

@@ -25,25 +25,25 @@ func TestEveryKindOfFaultHasItsStatus(t *testing.T) {
 		want  api.Problem
 		retry string
 	}{
-		"invalid":         {fault.New(fault.Invalid, "no"), api.Problem{Title: "Bad Request", Status: 400, Detail: "no"}, ""},
-		"a field":         {fault.Field("data.number", "is required"), api.Problem{Title: "One or more validation errors occurred.", Status: 400, Detail: "the request is not valid; see errors", Errors: fields}, ""},
-		"unauthenticated": {fault.New(fault.Unauthenticated, "no"), api.Problem{Title: "Unauthorized", Status: 401, Detail: "no"}, ""},
-		"forbidden":       {fault.New(fault.Forbidden, "no"), api.Problem{Title: "Forbidden", Status: 403, Detail: "no"}, ""},
-		"not found":       {fmt.Errorf("read: %w", fault.New(fault.NotFound, "no")), api.Problem{Title: "Not Found", Status: 404, Detail: "no"}, ""},
-		"method":          {fault.New(fault.MethodNotAllowed, "no"), api.Problem{Title: "Method Not Allowed", Status: 405, Detail: "no"}, ""},
-		"timeout":         {fault.New(fault.Timeout, "no"), api.Problem{Title: "Request Timeout", Status: 408, Detail: "no"}, ""},
-		"conflict":        {fault.New(fault.Conflict, "no"), api.Problem{Title: "Conflict", Status: 409, Detail: "no"}, ""},
-		"gone":            {fault.New(fault.Gone, "no"), api.Problem{Title: "Gone", Status: 410, Detail: "no"}, ""},
-		"too large":       {fault.New(fault.TooLarge, "no"), api.Problem{Title: "Request Entity Too Large", Status: 413, Detail: "no"}, ""},
-		"media type":      {fault.New(fault.MediaType, "no"), api.Problem{Title: "Unsupported Media Type", Status: 415, Detail: "no"}, ""},
-		"unprocessable":   {fault.New(fault.Unprocessable, "no"), api.Problem{Title: "Unprocessable Entity", Status: 422, Detail: "no"}, ""},
-		"too many":        {fault.New(fault.TooMany, "no").RetryAfter(1500 * time.Millisecond), api.Problem{Title: "Too Many Requests", Status: 429, Detail: "no"}, "2"},
-		"bad gateway":     {fault.New(fault.BadGateway, "no"), api.Problem{Title: "Bad Gateway", Status: 502, Detail: "no"}, ""},
-		"unavailable":     {fault.New(fault.Unavailable, "no"), api.Problem{Title: "Service Unavailable", Status: 503, Detail: "no"}, "1"},
-		"a bare kind":     {fault.NotFound, api.Problem{Title: "Not Found", Status: 404, Detail: "Not Found"}, ""},
-		"internal":        {fault.New(fault.Internal, "secret words"), api.Problem{Title: "Internal Server Error", Status: 500, Detail: "something went wrong on our side; trace id t-1"}, ""},
-		"no fault":        {errors.New("secret words"), api.Problem{Title: "Internal Server Error", Status: 500, Detail: "something went wrong on our side; trace id t-1"}, ""},
-		"no known kind":   {fault.New(fault.Kind(99), "secret words"), api.Problem{Title: "Internal Server Error", Status: 500, Detail: "something went wrong on our side; trace id t-1"}, ""},
+		"invalid":         {fault.New(fault.Invalid, "no"), api.Problem{Title: "Bad Request", Status: 400, Detail: "no", Code: "invalid_request", TraceID: "t-1"}, ""},
+		"a field":         {fault.Field("data.number", "is required"), api.Problem{Title: "One or more validation errors occurred.", Status: 400, Detail: "the request is not valid; see errors", Errors: fields, Code: "validation_failed", TraceID: "t-1"}, ""},
+		"unauthenticated": {fault.New(fault.Unauthenticated, "no"), api.Problem{Title: "Unauthorized", Status: 401, Detail: "no", Code: "unauthenticated", TraceID: "t-1"}, ""},
+		"forbidden":       {fault.New(fault.Forbidden, "no"), api.Problem{Title: "Forbidden", Status: 403, Detail: "no", Code: "forbidden", TraceID: "t-1"}, ""},
+		"not found":       {fmt.Errorf("read: %w", fault.New(fault.NotFound, "no")), api.Problem{Title: "Not Found", Status: 404, Detail: "no", Code: "not_found", TraceID: "t-1"}, ""},
+		"method":          {fault.New(fault.MethodNotAllowed, "no"), api.Problem{Title: "Method Not Allowed", Status: 405, Detail: "no", Code: "method_not_allowed", TraceID: "t-1"}, ""},
+		"timeout":         {fault.New(fault.Timeout, "no"), api.Problem{Title: "Request Timeout", Status: 408, Detail: "no", Code: "timeout", TraceID: "t-1"}, ""},
+		"conflict":        {fault.New(fault.Conflict, "no"), api.Problem{Title: "Conflict", Status: 409, Detail: "no", Code: "conflict", TraceID: "t-1"}, ""},
+		"gone":            {fault.New(fault.Gone, "no"), api.Problem{Title: "Gone", Status: 410, Detail: "no", Code: "gone", TraceID: "t-1"}, ""},
+		"too large":       {fault.New(fault.TooLarge, "no"), api.Problem{Title: "Request Entity Too Large", Status: 413, Detail: "no", Code: "too_large", TraceID: "t-1"}, ""},
+		"media type":      {fault.New(fault.MediaType, "no"), api.Problem{Title: "Unsupported Media Type", Status: 415, Detail: "no", Code: "media_type", TraceID: "t-1"}, ""},
+		"unprocessable":   {fault.New(fault.Unprocessable, "no"), api.Problem{Title: "Unprocessable Entity", Status: 422, Detail: "no", Code: "unprocessable", TraceID: "t-1"}, ""},
+		"too many":        {fault.New(fault.TooMany, "no").RetryAfter(1500 * time.Millisecond), api.Problem{Title: "Too Many Requests", Status: 429, Detail: "no", Code: "too_many_requests", TraceID: "t-1"}, "2"},
+		"bad gateway":     {fault.New(fault.BadGateway, "no"), api.Problem{Title: "Bad Gateway", Status: 502, Detail: "no", Code: "bad_gateway", TraceID: "t-1"}, ""},
+		"unavailable":     {fault.New(fault.Unavailable, "no"), api.Problem{Title: "Service Unavailable", Status: 503, Detail: "no", Code: "unavailable", TraceID: "t-1"}, "1"},
+		"a bare kind":     {fault.NotFound, api.Problem{Title: "Not Found", Status: 404, Detail: "Not Found", Code: "not_found", TraceID: "t-1"}, ""},
+		"internal":        {fault.New(fault.Internal, "secret words"), api.Problem{Title: "Internal Server Error", Status: 500, Detail: "internal error; trace id t-1", Code: "internal_error", TraceID: "t-1"}, ""},
+		"no fault":        {errors.New("secret words"), api.Problem{Title: "Internal Server Error", Status: 500, Detail: "internal error; trace id t-1", Code: "internal_error", TraceID: "t-1"}, ""},
+		"no known kind":   {fault.New(fault.Kind(99), "secret words"), api.Problem{Title: "Internal Server Error", Status: 500, Detail: "internal error; trace id t-1", Code: "internal_error", TraceID: "t-1"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newEdge(t, httpapi.Options{}, httpapi.Route{Pattern: "GET /x", Auth: httpapi.Anonymous, Handle: failing(tt.err)})
@@ -67,8 +67,8 @@ func TestEveryKindOfFaultHasItsStatus(t *testing.T) {
 func TestARowMayShapeItsErrors(t *testing.T) {
 	row := httpapi.Route{Pattern: "* /proxy/{rest...}", Auth: httpapi.APIKey, Handle: answer, Problem: func(p api.Problem) any { return map[string]any{"proxy_error": p} }}
 	e := newEdge(t, httpapi.Options{}, row)
-	w := e.do("GET", "/proxy/a", nil)
-	want := `{"proxy_error":{"title":"Unauthorized","status":401,"detail":"an API key is required"}}`
+	w := e.do("GET", "/proxy/a", nil, "SVC-TRACE-ID", "t-1")
+	want := `{"proxy_error":{"title":"Unauthorized","status":401,"detail":"the API key is missing; send it in the header: SVC-API-KEY","code":"api_key_missing","trace_id":"t-1"}}`
 	if w.Code != 401 || w.Body.String() != want {
 		t.Errorf("GET /proxy/a = %d %s, want 401 %s", w.Code, w.Body, want)
 	}

@@ -47,7 +47,7 @@ func newPublicEdge(t *testing.T, l httpapi.RateLimits) *publicEdge {
 					return c, nil
 				}
 			}
-			return access.Caller{}, fault.New(fault.Unauthenticated, "the API key is not known")
+			return access.Caller{}, fault.New(fault.Unauthenticated, "unknown API key")
 		},
 	}, httpapi.Route{Pattern: "GET /tokens/{n}", Auth: httpapi.APIKey, Handle: func(w http.ResponseWriter, r *http.Request, c access.Caller) error {
 		n, err := strconv.Atoi(r.PathValue("n"))

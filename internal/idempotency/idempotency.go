@@ -45,7 +45,7 @@ const (
 const LongKey = 22
 
 var (
-	errInFlight = fault.New(fault.Conflict, "a request with this idempotency key is being processed").RetryAfter(time.Second)
+	errInFlight = fault.New(fault.Conflict, "a request with this idempotency key is being processed").WithCode("idempotency_in_flight").RetryAfter(time.Second)
 	errGone     = fault.New(fault.Conflict, "the result is no longer available")
 	errNoTenant = fault.New(fault.NotFound, "no such tenant")
 	errReused   = fault.New(fault.Unprocessable, "this idempotency key was used with another body").WithCode("idempotency_key_reused")
@@ -300,7 +300,7 @@ func (a *Attempt) replay(ctx context.Context, answer response.Response) error {
 		return err
 	}
 	s := a.service
-	err := s.store.Update(ctx, a.request.tenant, func(tx store.Tx) error {
+	err := s.store.Read(ctx, a.request.tenant, func(tx store.Tx) error {
 		entries, err := s.tokens(ctx, tx, a.caller, answer.Tokens)
 		if err != nil {
 			return err

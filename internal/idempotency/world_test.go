@@ -295,6 +295,10 @@ func (b *brittle) View(ctx context.Context, tenant string, fn func(store.Tx) err
 	return b.Store.View(ctx, tenant, func(tx store.Tx) error { return fn(brittleTx{tx, b}) })
 }
 
+func (b *brittle) Read(ctx context.Context, tenant string, fn func(store.Tx) error) error {
+	return b.Store.Read(ctx, tenant, func(tx store.Tx) error { return fn(brittleTx{tx, b}) })
+}
+
 func (b *brittle) Update(ctx context.Context, tenant string, fn func(store.Tx) error) error {
 	return b.Store.Update(ctx, tenant, func(tx store.Tx) error { return fn(brittleTx{tx, b}) })
 }

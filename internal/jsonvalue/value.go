@@ -92,7 +92,16 @@ func NewBool(b bool) Value {
 // NewString makes a string. Bytes that are not UTF-8 become U+FFFD, so that
 // a Value can always be written as JSON.
 func NewString(s string) Value {
-	return seal(&node{kind: String, text: strings.ToValidUTF8(s, "\uFFFD")})
+	return seal(&node{kind: String, text: validText(s)})
+}
+
+// validText puts U+FFFD in place of bytes that are not UTF-8. Most texts are
+// valid, and to find that out is many times as fast.
+func validText(s string) string {
+	if utf8.ValidString(s) {
+		return s
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
 // NewInt makes a number.
@@ -122,7 +131,7 @@ func (b *Builder) Add(name string, v Value) {
 		b.open = func() *node { return n }
 	}
 	n := b.open()
-	n.names = append(n.names, strings.ToValidUTF8(name, "\uFFFD"))
+	n.names = append(n.names, validText(name))
 	n.items = append(n.items, v)
 }
 

@@ -108,21 +108,18 @@ func (a Answer) CheckProblem(t testing.TB) {
 		t.Errorf("the answer is %s: no problem", a)
 		return
 	}
-	want := map[string]bool{"title": true, "status": true, "detail": true}
+	want := map[string]bool{"title": true, "status": true, "detail": true, "code": true, "trace_id": true}
 	title := http.StatusText(a.Status)
 	if len(p.Errors) > 0 {
 		want["errors"], title = true, api.ValidationTitle
-	}
-	if p.Code != "" {
-		want["code"] = true
 	}
 	for name := range members {
 		if !want[name] {
 			t.Errorf("the answer is %s: unexpected member %s", a, name)
 		}
 	}
-	if p.Title != title || p.Status != a.Status || p.Detail == "" {
-		t.Errorf("the answer is %s: want the title %q, the status and a detail", a, title)
+	if p.Title != title || p.Status != a.Status || p.Detail == "" || p.Code == "" || p.TraceID == "" {
+		t.Errorf("the answer is %s: want the title %q, the status, a detail, a code and a trace id", a, title)
 	}
 	for path, messages := range p.Errors {
 		if path == "" || len(messages) == 0 {

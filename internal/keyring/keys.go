@@ -59,7 +59,7 @@ type keySets struct {
 	aead        tink.AEAD
 	fingerprint *prf.Set
 	index       *prf.Set
-	keyHash     *prf.Set
+	keyHash     *memo
 	signer      tink.Signer
 	verifier    *Verifier
 }
@@ -72,7 +72,8 @@ func newKeySets(handles map[string]*keyset.Handle) (*keySets, error) {
 	s.aead, errs[0] = aead.New(s.data)
 	s.fingerprint, errs[1] = prf.NewPRFSet(handles[purposeFingerprint])
 	s.index, errs[2] = prf.NewPRFSet(handles[purposeIndex])
-	s.keyHash, errs[3] = prf.NewPRFSet(handles[purposeKeyHash])
+	keyHash, err := prf.NewPRFSet(handles[purposeKeyHash])
+	s.keyHash, errs[3] = newMemo(keyHash), err
 	s.signer, errs[4] = signature.NewSigner(handles[purposeAudit])
 	s.verifier, errs[5] = newVerifier(public)
 	errs[6] = publicErr
@@ -143,7 +144,7 @@ func (k *Keys) IndexTerm(field, folded string) []byte {
 func (k *Keys) KeyHolder(key secret.Text, holder string) []byte {
 	input := bind(holderLabel, k.tenant, key.Reveal(), holder)
 	defer clear(input)
-	return must(k.current.Load().keyHash.ComputePrimaryPRF(input, keyHolderSize))
+	return k.current.Load().keyHash.compute(input, keyHolderSize)
 }
 
 // HashKey returns the 32 bytes under which an API key, a session key or a
@@ -151,7 +152,7 @@ func (k *Keys) KeyHolder(key secret.Text, holder string) []byte {
 func (k *Keys) HashKey(key secret.Text) []byte {
 	input := bind(keyLabel, k.tenant, key.Reveal())
 	defer clear(input)
-	return must(k.current.Load().keyHash.ComputePrimaryPRF(input, keyHashSize))
+	return k.current.Load().keyHash.compute(input, keyHashSize)
 }
 
 // Sign signs a message of the audit log: 64 bytes of plain Ed25519.

@@ -19,6 +19,7 @@ type Name string
 // The limits.
 const (
 	Expressions        Name = "expressions"
+	Evaluations        Name = "evaluations"
 	RequestMemory      Name = "request_memory"
 	Connections        Name = "connections"
 	AddressConnections Name = "address_connections"
@@ -43,6 +44,7 @@ type Row struct {
 // All lists every limit that is counted.
 var All = []Row{
 	{Expressions, "an expression needed more steps or memory than one request may use", "look for the route in the request log; raise limits.expression_steps or limits.expression_memory if the expressions are legitimate"},
+	{Evaluations, "expressions or lists of one tenant waited because the tenant had its share of the processors", "look for a tenant with large expressions or thousands of containers; add processors, or a node"},
 	{RequestMemory, "requests in flight needed more memory than the server may use for them", "add memory and raise limits.request_memory, or add a node"},
 	{Connections, "more clients connected than the server accepts", "raise limits.connections, or add a node"},
 	{AddressConnections, "one address opened more connections than it may", "raise limits.connections_per_address if the address is a proxy of yours, and list it in trusted_proxies"},

@@ -114,11 +114,14 @@ func (s *Service) enter(ctx context.Context, in Incoming, t target, p Proxy) (_ 
 	if t.anonymous = !RequireAuth(p); t.anonymous {
 		// With nothing to detokenize nothing is asked: whoever has the key may call.
 		t.caller = access.NewAnonymousProxy(t.tenant, access.PlainGrant(access.TokenUse)).WithOrigin(in.Origin)
-	} else if t.caller, err = s.authenticate(in); err != nil {
-		return t, err
-	} else if t.caller.Tenant() != t.tenant {
+	} else if t.caller, err = s.authenticate(in); t.caller.Tenant() != t.tenant {
 		t.caller = access.Caller{} // what it wanted was not there for it
-		return t, errNoProxy
+		if err == nil {
+			err = errNoProxy
+		}
+		return t, err
+	} else if err != nil {
+		return t, err
 	} else if err := t.caller.RequireSomewhere(access.TokenUse); err != nil {
 		return t, err
 	}

@@ -175,7 +175,7 @@ func (s *Service) read(ctx context.Context, in Incoming, t *target, h http.Heade
 		if err := charged.charge(templateWeight * int64(len(plain))); err != nil {
 			return p, err
 		}
-		if p.template, err = parse(s.tokens.BodyBudget(ctx, s.options.MaxBody), kind, params, plain); err != nil {
+		if p.template, err = parse(s.tokens.BodyBudget(ctx, t.tenant, s.options.MaxBody), kind, params, plain); err != nil {
 			return p, err
 		}
 	}

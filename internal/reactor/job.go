@@ -16,7 +16,6 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/jsonvalue"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
 	"github.com/tokenkeep/tokenkeep/internal/limit"
-	"github.com/tokenkeep/tokenkeep/internal/script"
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
 
@@ -45,7 +44,6 @@ type contents struct {
 	application string
 	session     string
 	origin      access.Origin
-	depth       int            // how deep in code that called code it was asked for
 	shown       []access.Shown // the tokens that the payload was made from
 	status      int            // of a result
 	payload     []byte         // JSON: the input of a run, or a result
@@ -75,7 +73,7 @@ func seal(keys *keyring.Keys, p *store.Parcel, epoch *keyring.EpochKey, j conten
 	text("session", j.session)
 	text("trace", j.origin.TraceID)
 	text("address", j.origin.Address)
-	b.Add("depth", jsonvalue.NewInt(int64(j.depth)))
+	b.Add("depth", jsonvalue.NewInt(int64(j.origin.Depth)))
 	b.Add("status", jsonvalue.NewInt(int64(j.status)))
 	b.Add("epoch", jsonvalue.NewInt(j.epoch))
 	shown, err := shownValue(j.shown)
@@ -115,8 +113,8 @@ func (s *Service) open(ctx context.Context, keys *keyring.Keys, p store.Parcel) 
 	}
 	j = contents{
 		callback: text("callback"), application: text("application"), session: text("session"),
-		origin: access.Origin{TraceID: text("trace"), Address: text("address")}, timeout: time.Duration(number("timeout_ms")) * time.Millisecond,
-		depth: int(number("depth")), status: int(number("status")), epoch: number("epoch"), payload: []byte(text("payload")),
+		origin: access.Origin{TraceID: text("trace"), Address: text("address"), Depth: int(number("depth"))}, timeout: time.Duration(number("timeout_ms")) * time.Millisecond,
+		status: int(number("status")), epoch: number("epoch"), payload: []byte(text("payload")),
 	}
 	if err == nil {
 		tokens, _ := v.Get("tokens")
@@ -231,7 +229,7 @@ func (s *Service) Start(ctx context.Context, c access.Caller, id string, in Invo
 	}
 	j := contents{
 		callback: in.Callback, timeout: in.Timeout, application: c.Application(), session: c.Session(), origin: c.Origin(),
-		depth: script.Depth(ctx), shown: r.shown, payload: inputOf(r, s.options.MaxBody).AppendJSON(nil),
+		shown: r.shown, payload: inputOf(r, s.options.MaxBody).AppendJSON(nil),
 	}
 	defer clear(j.payload)
 	if j.timeout == 0 {
@@ -304,7 +302,7 @@ func (s *Service) Result(ctx context.Context, c access.Caller, id, request strin
 
 // logResult logs that a result is read, if the caller may read it.
 func (s *Service) logResult(ctx context.Context, c access.Caller, id string, shown []access.Shown) error {
-	err := s.parts.Store.Update(ctx, c.Tenant(), func(tx store.Tx) error {
+	err := s.parts.Store.Read(ctx, c.Tenant(), func(tx store.Tx) error {
 		// The tokens were logged when they were used: the entry is about the reactor.
 		if _, err := s.parts.Tokens.Replay(ctx, tx, c, shown); err != nil {
 			return err

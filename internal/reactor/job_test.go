@@ -639,6 +639,10 @@ func (m mute) Update(ctx context.Context, tenant string, fn func(store.Tx) error
 	return m.Store.Update(ctx, tenant, func(tx store.Tx) error { return fn(muteTx{tx}) })
 }
 
+func (m mute) Read(ctx context.Context, tenant string, fn func(store.Tx) error) error {
+	return m.Store.Read(ctx, tenant, func(tx store.Tx) error { return fn(muteTx{tx}) })
+}
+
 func (muteTx) AppendLog(context.Context, ...store.LogEntry) error { return errMute }
 
 // cancelled fails unless a body says that a job was cancelled.

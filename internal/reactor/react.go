@@ -80,7 +80,7 @@ func (s *Service) prepare(ctx context.Context, c access.Caller, id string, args 
 	if r.reactor, err = s.definitions.Find(ctx, c.Tenant(), id); err != nil {
 		return r, err
 	}
-	b := s.parts.Tokens.BodyBudget(ctx, s.options.MaxBody)
+	b := s.parts.Tokens.BodyBudget(ctx, c.Tenant(), s.options.MaxBody)
 	b.Grow(args.JSONSize())
 	doc, err := expression.ParseDocument(b, args)
 	if err != nil {

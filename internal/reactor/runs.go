@@ -212,7 +212,7 @@ func (s *Service) Runs(ctx context.Context, c access.Caller, id string, page sto
 	}
 	filter := store.ParcelFilter{Kind: store.ParcelRun, Group: id}
 	var rows []store.Parcel
-	err = s.parts.Store.Update(ctx, c.Tenant(), func(tx store.Tx) (err error) {
+	err = s.parts.Store.Read(ctx, c.Tenant(), func(tx store.Tx) (err error) {
 		if rows, err = tx.Parcels(ctx, filter, page); err != nil {
 			return fmt.Errorf("list runs: %w", err)
 		}

@@ -91,7 +91,7 @@ func (s *Service) Try(ctx context.Context, c access.Caller, in jsonvalue.Value) 
 
 // fill puts the values of tokens into the arguments of a trial, and logs it.
 func (s *Service) fill(ctx context.Context, c access.Caller, r *ready, args jsonvalue.Value) error {
-	b := s.parts.Tokens.BodyBudget(ctx, s.options.MaxBody)
+	b := s.parts.Tokens.BodyBudget(ctx, c.Tenant(), s.options.MaxBody)
 	b.Grow(args.JSONSize())
 	doc, err := expression.ParseDocument(b, args)
 	if err != nil {

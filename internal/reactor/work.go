@@ -66,7 +66,7 @@ func (s *Service) runOnce(ctx context.Context, j jobs.Job, held contents) (epoch
 	if err != nil {
 		return r.epoch, notStarted(err)
 	}
-	_, err = s.run(script.AtDepth(ctx, held.depth), c, &r, held.timeout, func(tx store.Tx, out Response) error {
+	_, err = s.run(ctx, c, &r, held.timeout, func(tx store.Tx, out Response) error {
 		finished := held // the result is about the tokens that were made, too
 		finished.shown = out.Shown
 		return s.put(ctx, tx, r.keys, j, finished, r.epoch, resultOf(out))

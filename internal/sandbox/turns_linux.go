@@ -10,8 +10,8 @@ const (
 	// fanOut is how many runs at once one run may have at each level below it,
 	// and how many calls of req.bt at once it may have under way.
 	fanOut = 4
-	// share is the part of the turns above which a tenant that waits for others is
-	// counted as having reached its share: one in four.
+	// share is the part of the turns that a tenant has at most while others wait:
+	// one in four.
 	share = 4
 	// spare is the part of the turns that are added for those that must not wait
 	// for the others: one in eight, for each level.
@@ -20,8 +20,9 @@ const (
 
 // turns decides which call may run. When a turn is free, the tenant with the
 // fewest turns is next, and among equals the one that was served least recently.
-// So a tenant may have all turns while nobody else wants one, and gets none
-// while a tenant with fewer waits.
+// A tenant that has its share gets no more while others wait, also when turns
+// are free: those are for tenants that come. So a tenant may have all turns while
+// nobody else wants one, and gets none while a tenant with fewer waits.
 //
 // A run that code makes with req.bt is one level below the run that made it, and
 // counts for the tenant of the first one. The run above keeps its turn
@@ -129,6 +130,7 @@ func (t *turns) take(ctx context.Context, tenant string, who identity) (*turn, e
 	t.mu.Lock()
 	if i := slices.Index(t.waiting, w); i >= 0 {
 		t.remove(i)
+		t.dispatch() // a tenant that was the only other one to wait does no more
 		t.mu.Unlock()
 		return nil, lateness(ctx)
 	}
@@ -243,8 +245,9 @@ func (t *turns) dispatch() {
 // next returns which call has its turn now; -1 for none.
 func (t *turns) next() int {
 	best, bestLoad, first := -1, 0, -1
+	several := t.severalWait()
 	for i, w := range t.waiting {
-		if w.level > 1 && w.chain.levels[w.level] >= fanOut {
+		if w.blocked() {
 			continue
 		}
 		tenant := t.tenants[w.chain.tenant]
@@ -258,14 +261,38 @@ func (t *turns) next() int {
 		if first < 0 {
 			first = i
 		}
+		if several && load >= t.share() {
+			continue
+		}
 		if best < 0 || load < bestLoad || load == bestLoad && tenant.served < t.tenants[t.waiting[best].chain.tenant].served {
 			best, bestLoad = i, load
 		}
 	}
-	if first >= 0 && best != first && t.tenants[t.waiting[first].chain.tenant].running >= max(1, t.global/share) {
+	if first >= 0 && best != first && t.tenants[t.waiting[first].chain.tenant].running >= t.share() {
 		t.reached(SharedTurns)
 	}
 	return best
+}
+
+// share is how many turns a tenant has at most while others wait.
+func (t *turns) share() int { return max(1, t.global/share) }
+
+// blocked reports whether a call waits for others of its own request.
+func (w *waiter) blocked() bool { return w.level > 1 && w.chain.levels[w.level] >= fanOut }
+
+// severalWait reports whether calls of more than one tenant wait.
+func (t *turns) severalWait() bool {
+	first := ""
+	for _, w := range t.waiting {
+		switch {
+		case w.blocked() || w.chain.tenant == first:
+		case first == "":
+			first = w.chain.tenant
+		default:
+			return true
+		}
+	}
+	return false
 }
 
 // close refuses all that wait and all that come.

@@ -84,6 +84,42 @@ func TestTheTenantWithTheFewestTurnsIsNext(t *testing.T) {
 	}
 }
 
+func TestATenantHasAQuarterOfTheTurnsWhileOthersWait(t *testing.T) {
+	reached := 0
+	turns := sandbox.NewTurns(sandbox.Settings{Global: 24, Queue: 1000, Reached: func(b sandbox.Bound) {
+		if b == sandbox.SharedTurns {
+			reached++
+		}
+	}})
+	attacker := ask(t, turns, "attacker", 80, nil)
+	running := attacker.came()
+	neighbour := ask(t, turns, "neighbour", 40, nil)
+	for _, a := range running {
+		turns.Give(a)
+	}
+	// The calls of both wait, and each tenant has its share.
+	if a, n := len(attacker.came())-len(running), len(neighbour.came()); a != 6 || n != 6 || reached == 0 {
+		t.Errorf("%d calls of the attacker and %d of the neighbour run, and the share was reached %d times; want 6, 6 and some", a, n, reached)
+	}
+	// The others are free for whoever comes.
+	if n := len(ask(t, turns, "third", 6, nil).came()); n != 6 {
+		t.Errorf("%d of six calls of a third tenant run at once, want all", n)
+	}
+	// Only the attacker waits, once the neighbour has nothing left to run.
+	given := 0
+	for given < 40 {
+		came := neighbour.came()
+		if given == len(came) {
+			t.Fatalf("%d calls of the neighbour had a turn, want 40", given)
+		}
+		turns.Give(came[given])
+		given++
+	}
+	if a := len(attacker.came()) - len(running); a != 18 {
+		t.Errorf("%d calls of the attacker run while nobody else waits, want 18: all but six", a)
+	}
+}
+
 func TestTenantsThatWantMuchHaveAsManyTurns(t *testing.T) {
 	turns := sandbox.NewTurns(sandbox.Settings{Global: 24, Queue: 1000})
 	all := make(map[string]asked)

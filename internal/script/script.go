@@ -116,20 +116,6 @@ const (
 	resultWeight = 2 * 5 << 20 // of the largest result: its text and its value
 )
 
-type depthKey struct{}
-
-// Depth is how deep in code that called code a request was made; 0 outside.
-func Depth(ctx context.Context) int {
-	depth, _ := ctx.Value(depthKey{}).(int)
-	return depth
-}
-
-// AtDepth puts what runs later where it was asked for: code that asks for runs
-// that nobody waits for does not escape the bound.
-func AtDepth(ctx context.Context, depth int) context.Context {
-	return context.WithValue(ctx, depthKey{}, depth)
-}
-
 // Acting returns the application that code acts for, with the permissions that
 // it has now.
 func (r *Runner) Acting(ctx context.Context, tenant, application string) (access.Caller, error) {
@@ -150,8 +136,9 @@ func (r *Runner) Run(ctx context.Context, p Program, c Call) (out Outcome, err e
 	if r.box == nil {
 		return out, errOff
 	}
-	depth := Depth(ctx) + 1
-	if depth > MaxDepth {
+	inside := c.Origin // of what the code calls
+	inside.Depth++
+	if inside.Depth > MaxDepth {
 		return out, errTooDeep
 	}
 	var client http.Handler
@@ -163,13 +150,12 @@ func (r *Runner) Run(ctx context.Context, p Program, c Call) (out Outcome, err e
 		if err != nil {
 			return out, err
 		}
-		serve := r.client(caller.WithOrigin(c.Origin))
+		serve := r.client(caller.WithOrigin(inside))
 		client = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-			ctx := AtDepth(req.Context(), depth)
 			if c.Carry != nil {
-				ctx = c.Carry(ctx)
+				req = req.WithContext(c.Carry(req.Context()))
 			}
-			serve.ServeHTTP(w, req.WithContext(ctx))
+			serve.ServeHTTP(w, req)
 		})
 	}
 	var input jsonvalue.Builder

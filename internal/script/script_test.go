@@ -92,7 +92,7 @@ func TestRun(t *testing.T) {
 		return accesstest.Caller(t, tenant, application, access.TokenCreate), nil
 	}, func(c access.Caller) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			depths, origins = append(depths, script.Depth(r.Context())), append(origins, c.Origin())
+			depths, origins = append(depths, c.Origin().Depth), append(origins, c.Origin())
 			for _, values := range r.Header {
 				if strings.Contains(strings.Join(values, " "), "key_") {
 					t.Errorf("a key came out of the sandbox: %v", r.Header)
@@ -126,6 +126,8 @@ func TestRun(t *testing.T) {
 		return r.Run(ctx, program(code, application), c)
 	}
 
+	at := func(depth int) func(*script.Call) { return func(c *script.Call) { c.Origin.Depth = depth } }
+
 	out, err := run(t.Context(), "", `{"do":"echo","n":1.50}`, nil)
 	if err != nil || string(out.Value.AppendJSON(nil)) != `{"args":{"do":"echo","n":1.5},"configuration":{},"bt":null}` || len(asked) != 0 {
 		t.Errorf("without an application = %s, %v", out.Value.AppendJSON(nil), err)
@@ -153,10 +155,10 @@ func TestRun(t *testing.T) {
 	if err != nil || string(out.Value.AppendJSON(nil)) != `"app"` || !slices.Equal(asked, []string{"t/app"}) || !slices.Equal(depths, []int{1}) || origins[0].TraceID != "trace" {
 		t.Errorf("with an application = %s, %v; asked for %v, at %v, from %v", out.Value.AppendJSON(nil), err, asked, depths, origins)
 	}
-	if _, err = run(script.AtDepth(t.Context(), script.MaxDepth-1), "app", `{"do":"client"}`, nil); err != nil || depths[1] != script.MaxDepth {
+	if _, err = run(t.Context(), "app", `{"do":"client"}`, at(script.MaxDepth-1)); err != nil || depths[1] != script.MaxDepth {
 		t.Errorf("at the bound of depth = %v at %v", err, depths)
 	}
-	if _, err = run(script.AtDepth(t.Context(), script.MaxDepth), "app", `{}`, nil); !errors.Is(err, fault.Unprocessable) || len(asked) != 2 {
+	if _, err = run(t.Context(), "app", `{}`, at(script.MaxDepth)); !errors.Is(err, fault.Unprocessable) || len(asked) != 2 {
 		t.Errorf("below it = %v", err)
 	}
 	for kind, want := range map[fault.Kind]fault.Kind{fault.Unauthenticated: fault.Unprocessable, fault.NotFound: fault.Unprocessable, fault.Internal: fault.Internal} {

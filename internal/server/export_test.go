@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"net/http"
 
 	"github.com/tokenkeep/tokenkeep/internal/admission"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
@@ -37,3 +38,6 @@ var TotalMemory = totalMemory
 
 // ByHost is byHost.
 var ByHost = byHost
+
+// Handler is what serves the API.
+func (s *Server) Handler() http.Handler { return s.api }

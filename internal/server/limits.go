@@ -13,6 +13,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/config"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 	"github.com/tokenkeep/tokenkeep/internal/limit"
+	"github.com/tokenkeep/tokenkeep/internal/processor"
 )
 
 // mostTokens is how many tokens one request may access: a /tokenize of 1,000.
@@ -48,6 +49,20 @@ func newMemory(c *config.Config, limits *limit.Recorder, metrics prometheus.Regi
 		}, func() float64 { return float64(p.Size()) }),
 	)
 	return p
+}
+
+// newProcessors returns the turns that requests take at expressions.
+func newProcessors(limits *limit.Recorder, metrics prometheus.Registerer) *processor.Turns {
+	t := processor.New(processor.Default(), func() { limits.Reached(limit.Evaluations) })
+	metrics.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "tokenkeep_evaluations_running", Help: "Requests that evaluate expressions of many steps now.",
+		}, func() float64 { return float64(t.Running()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "tokenkeep_evaluations_waiting", Help: "Requests that wait for their turn to evaluate expressions.",
+		}, func() float64 { return float64(t.Waiting()) }),
+	)
+	return t
 }
 
 // totalMemory returns the memory of the machine, or of the container where that

@@ -17,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -84,6 +85,7 @@ type Server struct {
 	api         *httpapi.Handler
 	doors       []*door
 	listener    net.Listener
+	demo        atomic.Pointer[string] // the public key of the demo tenant; nil without one
 }
 
 // Check says whether New would refuse the configuration. It opens nothing.
@@ -194,7 +196,7 @@ func newRegistry(version string) *prometheus.Registry {
 // routes are the rows of the API.
 func (s *Server) routes() ([]httpapi.Route, error) {
 	rows := endpoint.Routes(s.endpoints())
-	fields, err := elements.Routes(elements.Options{HeaderPrefix: s.config.HeaderPrefix, URL: s.config.ElementsURL(), Dev: s.config.Dev, Origins: s.origins})
+	fields, err := elements.Routes(elements.Options{HeaderPrefix: s.config.HeaderPrefix, URL: s.config.ElementsURL(), Dev: s.config.Dev, Origins: s.origins, DemoKey: s.demoKey})
 	if err != nil {
 		return nil, err
 	}

@@ -75,7 +75,7 @@ func (s *Server) connect(ctx context.Context) (err error) {
 		return err
 	})
 	s.tokens = token.New(s.store, s.ring, token.Options{
-		Now: s.now, Metrics: s.registry, MaxBody: int(s.config.MaxBody), Limits: s.limits, Expressions: expression.Limits{
+		Now: s.now, Metrics: s.registry, MaxBody: int(s.config.MaxBody), Limits: s.limits, Processors: newProcessors(s.limits, s.registry), Expressions: expression.Limits{
 			Steps: s.config.ExpressionSteps, Memory: s.config.ExpressionMemory, Reached: func() { s.limits.Reached(limit.Expressions) },
 		},
 	})

@@ -53,7 +53,7 @@ func TestADamagedGrantIsReportedAndGrantsNothing(t *testing.T) {
 	again := keeptest.Start(t, keeptest.Options{Data: k.Data})
 	for _, path := range []string{"/applications/key", "/permissions"} {
 		got := again.Call(t, "GET", path, a.Key, "", "SVC-TRACE-ID", "find-me")
-		want := `{"title":"Internal Server Error","status":500,"detail":"something went wrong on our side; trace id find-me"}`
+		want := `{"title":"Internal Server Error","status":500,"detail":"internal error; trace id find-me","code":"internal_error","trace_id":"find-me"}`
 		if got.Status != http.StatusInternalServerError || got.Body != want {
 			t.Errorf("GET %s = %s, want %s", path, got, want)
 		}

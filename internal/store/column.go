@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // How backends write into one column what is not one value. That these forms
@@ -89,6 +90,9 @@ func EncodeStrings(list []string) string {
 
 // DecodeStrings reads what EncodeStrings wrote; ErrDamaged when that did not.
 func DecodeStrings(s string) ([]string, error) {
+	if list, ok := plainStrings(s); ok {
+		return list, nil
+	}
 	var list []string
 	if err := json.Unmarshal([]byte(s), &list); err != nil {
 		return nil, fmt.Errorf("store: read list: %w", ErrDamaged)
@@ -97,4 +101,26 @@ func DecodeStrings(s string) ([]string, error) {
 		return nil, nil
 	}
 	return list, nil
+}
+
+// plainStrings is DecodeStrings for lists of printable ASCII in which nothing is
+// escaped, as those of containers are. Views read them by the thousand.
+func plainStrings(s string) ([]string, bool) {
+	inner, begins := strings.CutPrefix(s, `["`)
+	inner, ends := strings.CutSuffix(inner, `"]`)
+	if !begins || !ends {
+		return nil, false
+	}
+	for _, c := range []byte(inner) {
+		if c < ' ' || c > '~' || c == '\\' {
+			return nil, false
+		}
+	}
+	list := strings.Split(inner, `","`)
+	for _, text := range list {
+		if strings.Contains(text, `"`) {
+			return nil, false
+		}
+	}
+	return list, true
 }

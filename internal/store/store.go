@@ -56,6 +56,17 @@ type Store interface {
 	// that of Update may.
 	View(ctx context.Context, tenant string, fn func(Tx) error) error
 
+	// Read is View for what must be in the log before anyone sees it: fn may
+	// append to the log, and write nothing else. Reads run beside each other and
+	// beside updates; one takes effect at the instant of its snapshot. The entries
+	// are committed after fn has returned, together with those of other reads, and
+	// are on disk when Read returns nil. fn does not see them. When Read returns an
+	// error, nothing that fn has read may be shown, and the entries may be missing.
+	//
+	// A tenant that has no row, or whose row says Deleting, gets no entries, as
+	// with Update: Read reports ErrNoTenant.
+	Read(ctx context.Context, tenant string, fn func(Tx) error) error
+
 	// Update runs fn in a serializable transaction on one tenant and commits
 	// if fn returns nil; when Update returns nil, the change is on disk. fn may
 	// run more than once: it must not do I/O of its own or keep state between

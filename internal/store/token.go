@@ -137,7 +137,8 @@ type TokenRows interface {
 	// DeleteToken removes a token; ErrNotFound when it is not there.
 	DeleteToken(ctx context.Context, id string) error
 
-	// TokenGroups returns the groups that have tokens, expired or not.
+	// TokenGroups returns the groups that have tokens, expired or not. The list may
+	// be shared with other transactions: nobody changes it.
 	TokenGroups(ctx context.Context) ([]TokenGroup, error)
 	// CountTypes returns how many tokens there are of each type that has some.
 	// Its cost depends neither on their number nor on that of their containers;

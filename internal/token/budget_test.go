@@ -180,6 +180,10 @@ func (s *transactions) View(ctx context.Context, tenant string, fn func(store.Tx
 	return s.Store.View(ctx, tenant, func(tx store.Tx) error { return s.run(tx, fn) })
 }
 
+func (s *transactions) Read(ctx context.Context, tenant string, fn func(store.Tx) error) error {
+	return s.Store.Read(ctx, tenant, func(tx store.Tx) error { return s.run(tx, fn) })
+}
+
 //go:noinline
 func (s *transactions) run(tx store.Tx, fn func(store.Tx) error) error {
 	err := fn(tx)

@@ -24,7 +24,7 @@ func (s *Service) Create(ctx context.Context, c access.Caller, r Request, last .
 	if err := c.ChargeTokens(1); err != nil {
 		return Token{}, err
 	}
-	b := s.limits.Budget(ctx)
+	b := s.limitsOf(c.Tenant()).Budget(ctx)
 	d, err := s.draftNew(b, c, keys, set, r)
 	if err != nil {
 		return Token{}, err
@@ -96,12 +96,9 @@ func (s *Service) insert(ctx context.Context, b *expression.Budget, c author, ke
 			}
 		}
 	}
-	list := make([]*pending, len(drafts))
-	for i, d := range drafts {
-		list[i] = &pending{draft: d}
-		if err := s.name(b, c, keys, set, epoch, list[i]); err != nil {
-			return nil, d.placed(err)
-		}
+	list, err := s.nameAll(b, c, keys, set, epoch, drafts)
+	if err != nil {
+		return nil, err
 	}
 	if err := s.findDuplicates(ctx, c, keys, set, list); err != nil {
 		return nil, err
@@ -152,6 +149,26 @@ func (s *Service) insert(ctx context.Context, b *expression.Budget, c author, ke
 			}
 		}
 	}
+}
+
+// nameAll names drafts. Those of a large document take turns with other
+// requests.
+func (s *Service) nameAll(b *expression.Budget, c author, keys *keyring.Keys, set settings, epoch *keyring.EpochKey, drafts []*draft) ([]*pending, error) {
+	defer b.End()
+	if err := b.Begin(); err != nil {
+		return nil, err
+	}
+	list := make([]*pending, len(drafts))
+	for i, d := range drafts {
+		list[i] = &pending{draft: d}
+		if err := s.name(b, c, keys, set, epoch, list[i]); err != nil {
+			return nil, d.placed(err)
+		}
+		if err := b.Worked(preparationSteps); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
 }
 
 // name gives a draft an id, decides whether the caller may create it, seals it

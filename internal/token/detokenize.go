@@ -15,7 +15,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
 
-var errMissing = fault.New(fault.Invalid, "Failed to detokenize some tokens")
+var errMissing = fault.New(fault.Invalid, "Failed to detokenize some tokens").WithCode("tokens_not_found")
 
 // Detokenize puts the values of tokens in place of the expressions in a JSON
 // value, as far as the caller's token:read on each of them goes. It is bounded
@@ -25,7 +25,7 @@ func (s *Service) Detokenize(ctx context.Context, c access.Caller, body jsonvalu
 	if err := c.RequireSomewhere(access.TokenRead); err != nil {
 		return jsonvalue.Value{}, err
 	}
-	b := s.BodyBudget(ctx, s.maxBody)
+	b := s.BodyBudget(ctx, c.Tenant(), s.maxBody)
 	b.Grow(body.JSONSize())
 	doc, err := expression.ParseDocument(b, body)
 	if err != nil {
@@ -48,10 +48,10 @@ func (s *Service) Detokenize(ctx context.Context, c access.Caller, body jsonvalu
 	return expanded.Value(), nil
 }
 
-// BodyBudget is the budget of a request that puts the values of tokens into a
+// BodyBudget is the budget of a request of a tenant that puts the values of tokens into a
 // body of at most maxOutput bytes.
-func (s *Service) BodyBudget(ctx context.Context, maxOutput int) *expression.Budget {
-	return s.limits.BodyBudget(ctx, maxOutput)
+func (s *Service) BodyBudget(ctx context.Context, tenant string, maxOutput int) *expression.Budget {
+	return s.limitsOf(tenant).BodyBudget(ctx, maxOutput)
 }
 
 // expansionWeight is how many bytes of memory are charged for each byte that
@@ -99,7 +99,7 @@ func (s *Service) gather(ctx context.Context, c access.Caller, decides judge, re
 		return nil, err
 	}
 	var found shown
-	err = s.update(ctx, c, func(tx store.Tx) error {
+	err = s.read(ctx, c, func(tx store.Tx) error {
 		found.reset(c) // a transaction may run again
 		by := viewer{c: c, most: access.Reveal, keys: keys}
 		entries := slices.Clone(also)

@@ -72,7 +72,7 @@ func (s *Service) draft(b *expression.Budget, keys *keyring.Keys, set settings, 
 	case r.kind == "":
 		f.Add("type", "is required")
 	case kind == nil:
-		f.Add("type", "is not a type of tokens")
+		f.AddUnknown("type", "token_type_unknown", r.kind, typeNames())
 	}
 	if r.data.IsNull() {
 		f.Add("data", "is required")
@@ -190,7 +190,7 @@ func (d *draft) addTerm(term []byte) {
 	}
 }
 
-var errNothing = fault.New(fault.Invalid, "must come to something")
+var errNothing = fault.New(fault.Invalid, "must not be empty")
 
 func (s *Service) takeFingerprint(b *expression.Budget, keys *keyring.Keys, d *draft) error {
 	t, err := s.cache.Parse(b, d.shownExpression())
@@ -230,7 +230,7 @@ func (c *counter) Write(b []byte) (int, error) {
 	return c.w.Write(b)
 }
 
-var errIndex = fault.New(fault.Invalid, "must come to a text, a number or a boolean of 1 to 400 characters")
+var errIndex = fault.New(fault.Invalid, "must result in a text, a number or a boolean of 1 to 400 characters")
 
 func (s *Service) index(b *expression.Budget, text string, d *draft) (string, error) {
 	t, err := s.cache.Parse(b, text)

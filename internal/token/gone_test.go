@@ -14,18 +14,27 @@ import (
 )
 
 // interrupted is a store on which something happens between what a service
-// asks first and its update.
+// asks first and its update or read.
 type interrupted struct {
 	store.Store
 	before func()
 }
 
 func (i *interrupted) Update(ctx context.Context, tenant string, fn func(store.Tx) error) error {
+	i.interrupt()
+	return i.Store.Update(ctx, tenant, fn)
+}
+
+func (i *interrupted) Read(ctx context.Context, tenant string, fn func(store.Tx) error) error {
+	i.interrupt()
+	return i.Store.Read(ctx, tenant, fn)
+}
+
+func (i *interrupted) interrupt() {
 	if before := i.before; before != nil {
 		i.before = nil
 		before()
 	}
-	return i.Store.Update(ctx, tenant, fn)
 }
 
 // left counts the rows of a tenant that a deletion should have taken.

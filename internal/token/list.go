@@ -134,8 +134,8 @@ func (s *Service) pageFrom(ctx context.Context, by reading, planned planner, sta
 	return list, next, err
 }
 
-// choose selects rows in a view, because a count may take long and others wait
-// behind an update; then it logs each token that is shown, and opens them. A
+// choose selects rows in a view of its own, because a count may take long and
+// others wait for the connections of reads; then it logs each token that is shown, and opens them. A
 // list without tokens has one entry too: that there are none is shown.
 func (s *Service) choose(ctx context.Context, by reading, planned planner, take func(store.Tx, selection) ([]store.Token, error)) ([]Token, error) {
 	c, perm := by.c, by.perm
@@ -153,12 +153,18 @@ func (s *Service) choose(ctx context.Context, by reading, planned planner, take 
 		return nil, err
 	}
 	var found shown
+	work, err := s.beginSelection(ctx, c.Tenant())
+	defer work.End()
+	if err != nil {
+		return nil, err
+	}
 	err = s.store.View(ctx, c.Tenant(), func(tx store.Tx) error {
 		found.reset(c)
 		sel, err := p.selection(ctx, tx, m, perm, store.At(s.now()))
 		if err != nil {
 			return err
 		}
+		s.groups.note(c.Tenant(), sel.groups)
 		rows, err := take(tx, sel)
 		if err != nil {
 			return fmt.Errorf("list tokens: %w", err)
@@ -171,13 +177,14 @@ func (s *Service) choose(ctx context.Context, by reading, planned planner, take 
 		}
 		return nil
 	})
+	work.End()
 	if err != nil {
 		return nil, err
 	}
 	if err := c.ChargeTokens(len(found.rows)); err != nil {
 		return nil, err
 	}
-	err = s.update(ctx, c, func(tx store.Tx) error {
+	err = s.read(ctx, c, func(tx store.Tx) error {
 		entries := found.entries(c, s.now())
 		if len(entries) == 0 {
 			entries = append(entries, audit.Entry(c, s.now(), audit.Token, audit.Many, audit.Read))

@@ -45,7 +45,7 @@ func (s *Service) Preview(ctx context.Context, c, as access.Caller, refs []expre
 	var found shown
 	var list []Previewed
 	var placeholders map[string]expression.Withheld
-	err = s.update(ctx, c, func(tx store.Tx) error {
+	err = s.read(ctx, c, func(tx store.Tx) error {
 		found.reset(c) // a transaction may run again
 		list, placeholders = nil, make(map[string]expression.Withheld)
 		var entries []store.LogEntry

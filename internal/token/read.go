@@ -14,8 +14,8 @@ import (
 )
 
 // shown are rows that a transaction found for a caller, with the sight of each.
-// They are opened after the transaction: that may take I/O, and other
-// transactions wait for this one.
+// They are opened after the transaction: that may take I/O, and the transaction
+// holds a connection.
 type shown struct {
 	rows      []store.Token
 	sights    []sight
@@ -86,10 +86,11 @@ func (s *Service) open(ctx context.Context, c access.Caller, keys *keyring.Keys,
 		}
 	}
 	list := make([]Token, len(f.rows))
+	limits := s.limitsOf(c.Tenant())
 	for i, row := range f.rows {
 		// What could be stored can be shown, however many are shown with it: each
 		// has the budget that it was stored with.
-		b := s.limits.Budget(ctx)
+		b := limits.Budget(ctx)
 		if err := b.Err(); err != nil {
 			return nil, err
 		}
@@ -140,7 +141,7 @@ func (s *Service) Get(ctx context.Context, c access.Caller, id string, most ...a
 		return Token{}, err
 	}
 	var found shown
-	err = s.update(ctx, c, func(tx store.Tx) error {
+	err = s.read(ctx, c, func(tx store.Tx) error {
 		found.reset(c) // a transaction may run again
 		row, err := s.live(ctx, tx, id)
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/internal/access"
 	"github.com/tokenkeep/tokenkeep/internal/audit"
+	"github.com/tokenkeep/tokenkeep/internal/expression"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
@@ -112,8 +113,9 @@ func (s *Service) recompute(ctx context.Context, tenant string, refs []store.Tok
 	if err != nil {
 		return 0, fmt.Errorf("read tokens: %w", err)
 	}
+	limits := s.limitsOf(tenant)
 	for i := range rows {
-		if err := s.rederive(ctx, keys, set, &rows[i], authors[i]); err != nil {
+		if err := s.rederive(ctx, limits, keys, set, &rows[i], authors[i]); err != nil {
 			return 0, err
 		}
 	}
@@ -148,7 +150,7 @@ func (s *Service) recompute(ctx context.Context, tenant string, refs []store.Tok
 
 // rederive writes the derived values of a row in today's form. A row that does
 // not open keeps what it has: 'store check' and reads report it.
-func (s *Service) rederive(ctx context.Context, keys *keyring.Keys, set settings, row *store.Token, by writers) error {
+func (s *Service) rederive(ctx context.Context, limits expression.Limits, keys *keyring.Keys, set settings, row *store.Token, by writers) error {
 	row.Version++
 	row.Derived = true
 	x, err := openRow(access.Caller{}, keys, *row)
@@ -160,7 +162,7 @@ func (s *Service) rederive(ctx context.Context, keys *keyring.Keys, set settings
 		d.writers = by
 	}
 	set.FingerprintTokens = x.fingerprint != "" // a token without one does not get one now
-	b := s.limits.Budget(ctx)
+	b := limits.Budget(ctx)
 	b.Grow(x.size)
 	if err := s.find(b, keys, set, d); err != nil {
 		if err := ctx.Err(); err != nil {

@@ -32,7 +32,8 @@ type plan struct {
 // selection is a plan narrowed to what one caller may see at one instant.
 type selection struct {
 	plan
-	exact bool // the one source holds what is wanted and nothing else
+	exact  bool // the one source holds what is wanted and nothing else
+	groups int  // that were decided on
 	// admit charges the caller's request for rows that the store has read.
 	admit func(bytes int64) error
 }
@@ -86,7 +87,7 @@ func (p plan) selection(ctx context.Context, tx store.Tx, m matcher, perm access
 			return (wanted == nil || wanted(row)) && decide(m.c, perm, row).Allowed()
 		}
 	}
-	out.exact = out.keep == nil && len(out.sources) == 1
+	out.exact, out.groups = out.keep == nil && len(out.sources) == 1, len(groups)
 	return out, nil
 }
 

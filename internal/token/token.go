@@ -25,13 +25,14 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
 	"github.com/tokenkeep/tokenkeep/internal/limit"
+	"github.com/tokenkeep/tokenkeep/internal/processor"
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
 
 var (
-	errNoToken  = fault.New(fault.NotFound, "no such token")
+	errNoToken  = fault.New(fault.NotFound, "no such token").WithCode("token_not_found")
 	errNoTenant = fault.New(fault.NotFound, "no such tenant")
-	errTaken    = fault.New(fault.Conflict, "a token of this id exists already")
+	errTaken    = fault.New(fault.Conflict, "a token with this id exists already").WithCode("token_id_taken")
 
 	errContainers = fault.New(fault.Conflict, "the tenant has as many different containers as it may have; use one that has tokens, or delete the tokens of another").WithCode("too_many_containers")
 )
@@ -45,6 +46,8 @@ type Options struct {
 	MaxBody int
 	// Expressions bound the expressions of one request.
 	Expressions expression.Limits
+	// Processors are the turns that requests take at expressions; nil bounds nothing.
+	Processors *processor.Turns
 	// Limits counts the limits that callers reach; nil counts nothing.
 	Limits *limit.Recorder
 }
@@ -57,7 +60,9 @@ type Service struct {
 	random  io.Reader
 	maxBody int
 	limits  expression.Limits // of the expressions of one request
+	turns   *processor.Turns
 	reached *limit.Recorder
+	groups  groupCounts
 	// changing lets the updates of one token take turns.
 	changing turns
 	// cache holds the expressions that are stored with tokens.
@@ -92,9 +97,16 @@ func New(s store.Store, ring *keyring.Ring, o Options) *Service {
 		o.Metrics.MustRegister(expired, recomputed)
 	}
 	return &Service{
-		store: s, ring: ring, now: o.Now, random: o.Random, maxBody: o.MaxBody, limits: o.Expressions, reached: o.Limits,
+		store: s, ring: ring, now: o.Now, random: o.Random, maxBody: o.MaxBody, limits: o.Expressions, turns: o.Processors, reached: o.Limits,
 		cache: expression.NewCache(cachedExpressions, cachedBytes), expired: expired, recomputed: recomputed,
 	}
+}
+
+// limitsOf are the limits of the expressions of one request of a tenant.
+func (s *Service) limitsOf(tenant string) expression.Limits {
+	limits := s.limits
+	limits.Work = s.turns.For(tenant)
+	return limits
 }
 
 // settings are what a tenant chose for its tokens.
@@ -142,6 +154,16 @@ func (s *Service) update(ctx context.Context, c access.Caller, fn func(store.Tx)
 	if errors.Is(err, store.ErrContainers) {
 		s.reached.Reached(limit.Containers)
 		return errContainers
+	}
+	return err
+}
+
+// read runs fn on a snapshot of the caller's tenant. The entries that it appends
+// are in the log before read returns nil.
+func (s *Service) read(ctx context.Context, c access.Caller, fn func(store.Tx) error) error {
+	err := s.store.Read(ctx, c.Tenant(), fn)
+	if errors.Is(err, store.ErrNoTenant) {
+		return errNoTenant
 	}
 	return err
 }

@@ -7,8 +7,10 @@ import (
 	"strings"
 
 	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/expression"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/jsonvalue"
+	"github.com/tokenkeep/tokenkeep/internal/keyring"
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
 
@@ -53,35 +55,65 @@ func (s *Service) tokenize(ctx context.Context, c author, body jsonvalue.Value, 
 	if err := c.ChargeTokens(len(found)); err != nil {
 		return out, err
 	}
-	b := s.limits.Budget(ctx)
-	drafts := make([]*draft, len(found))
-	for i, place := range found {
-		if err := b.Err(); err != nil {
-			return out, err
-		}
-		path := place.path(repeatable)
-		r := Request{kind: "token", data: place.value}
-		if place.request {
-			if r, err = ParseRequest(place.value); err != nil {
-				return out, below(path, err)
-			}
-		}
-		if drafts[i], err = s.draftNew(b, c.Caller, keys, set, r); err != nil {
-			return out, below(path, err)
-		}
-		drafts[i].path = path
+	b := s.limitsOf(c.Tenant()).Budget(ctx)
+	drafts, err := s.drafts(b, c.Caller, keys, set, found, repeatable)
+	if err != nil {
+		return out, err
 	}
 	single := len(found) == 1 && found[0].request && isRequest(body)
-	_, err = s.insert(ctx, b, c, keys, set, drafts, func(tx store.Tx, made []Token) error {
-		out = Tokenized{} // a transaction may run again
+	respond := func(made []Token) (out Tokenized) {
 		for i := range made {
 			made[i].shapeTokenized(single)
 			out.Shown = append(out.Shown, made[i].Shown()...)
 		}
 		out.Value = replace(body, found, made)
-		return store.Finish(tx, out, last)
+		return out
+	}
+	made, err := s.insert(ctx, b, c, keys, set, drafts, func(tx store.Tx, made []Token) error {
+		if len(last) == 0 {
+			return nil
+		}
+		return store.Finish(tx, respond(slices.Clone(made)), last) // a transaction may run again
 	})
-	return out, err
+	if err != nil {
+		return out, err
+	}
+	return respond(made), nil
+}
+
+// preparationSteps is what drafting a token, and what naming and sealing it,
+// costs besides its expressions, in steps of these.
+const preparationSteps = 10_000
+
+// drafts are the drafts of what is in these places of a document. Those of a
+// large document take turns with other requests.
+func (s *Service) drafts(b *expression.Budget, c access.Caller, keys *keyring.Keys, set settings, found []place, repeatable func(name string) bool) ([]*draft, error) {
+	defer b.End()
+	if err := b.Begin(); err != nil {
+		return nil, err
+	}
+	list := make([]*draft, len(found))
+	for i, place := range found {
+		if err := b.Err(); err != nil {
+			return nil, err
+		}
+		path := place.path(repeatable)
+		r := Request{kind: "token", data: place.value}
+		var err error
+		if place.request {
+			if r, err = ParseRequest(place.value); err != nil {
+				return nil, below(path, err)
+			}
+		}
+		if list[i], err = s.draftNew(b, c, keys, set, r); err != nil {
+			return nil, below(path, err)
+		}
+		list[i].path = path
+		if err := b.Worked(preparationSteps); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
 }
 
 // shapeTokenized gives a token the form that the answer of tokenize has for

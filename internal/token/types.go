@@ -64,7 +64,7 @@ var types = []Type{
 	},
 	{
 		Name: "card_number", Container: "/pci/high/", Fingerprint: "{{ data }}", Mask: maskLast4,
-		Example: `"4242424242424242"`, normalize: text(isCardNumber, wantCardNumber),
+		Example: `"4242424242424242"`, normalize: cardNumber,
 	},
 	{
 		Name: "us_bank_account_number", Container: "/bank/high/", Fingerprint: "{{ data }}", Mask: maskLast4,
@@ -86,6 +86,15 @@ var types = []Type{
 
 // Types returns the rows, for the documentation.
 func Types() []Type { return slices.Clone(types) }
+
+// typeNames lists the names of all rows, for messages.
+func typeNames() fault.Names {
+	names := make([]string, len(types))
+	for i := range types {
+		names[i] = types[i].Name
+	}
+	return fault.Names{What: "token type", Known: names, List: "the types are"}
+}
 
 func typeNamed(name string) *Type {
 	for i := range types {
@@ -131,8 +140,7 @@ func join(kept, shortLived jsonvalue.Value) jsonvalue.Value {
 }
 
 const (
-	wantCardNumber    = "must be a string of 12 to 19 digits with a right check digit"
-	wantRoutingNumber = "must be a string of nine digits with a right checksum"
+	wantRoutingNumber = "must be a string of nine digits with a valid checksum"
 	wantNineDigits    = "must be a string of nine digits, dashes allowed"
 )
 
@@ -154,6 +162,39 @@ func isDigits(s string, least, most int) bool {
 
 func isCardNumber(s string) bool { return isDigits(s, 12, 19) && luhn.Valid(s) }
 
+// cardNumberFaults are what can be wrong with a card number, in the order in
+// which it is checked. A person at a checkout can be shown the messages.
+var cardNumberFaults = []struct {
+	code, message string
+	found         func(string) bool
+}{
+	{"card_number_characters", "a card number has digits only, without spaces or dashes", func(s string) bool { return strings.Trim(s, "0123456789") != "" }},
+	{"card_number_length", "a card number has 12 to 19 digits", func(s string) bool { return !isDigits(s, 12, 19) }},
+	{"card_number_invalid", "the card number is not valid: check it for a mistyped digit", func(s string) bool { return !luhn.Valid(s) }},
+}
+
+// checkCardNumber notes what is wrong with a card number, and reports whether
+// it is valid.
+func checkCardNumber(f *fault.Fields, path string, number jsonvalue.Value) bool {
+	if number.Kind() != jsonvalue.String {
+		f.AddCode(path, "card_number_type", "must be a string of digits")
+		return false
+	}
+	for _, c := range cardNumberFaults {
+		if number.Matches(c.found) {
+			f.AddCode(path, c.code, c.message)
+			return false
+		}
+	}
+	return true
+}
+
+// cardNumber takes a card number that is all of the data.
+func cardNumber(f *fault.Fields, data jsonvalue.Value) jsonvalue.Value {
+	checkCardNumber(f, "data", data)
+	return data
+}
+
 // isRoutingNumber checks the checksum of the American Bankers Association. Nine
 // zeros have a valid checksum and belong to no bank.
 func isRoutingNumber(s string) bool {
@@ -174,15 +215,14 @@ func isNineDigits(s string) bool {
 
 // members checks that data is an object of known members, and returns a
 // function that finds one: null is absent.
-func members(f *fault.Fields, data jsonvalue.Value, known ...string) func(name string) (jsonvalue.Value, bool) {
+func members(f *fault.Fields, data jsonvalue.Value, having string, known ...string) func(name string) (jsonvalue.Value, bool) {
 	if data.Kind() != jsonvalue.Object {
 		f.Add("data", "must be an object")
 		return nil
 	}
 	for name := range data.Members() {
 		if !slices.Contains(known, name) {
-			// What it is called may itself be data.
-			f.Add("data", "holds a member that data of this type does not have")
+			f.AddUnknown("data", "data_field_unknown", name, fault.Names{What: "field", Known: known, List: having})
 		}
 	}
 	return func(name string) (jsonvalue.Value, bool) {
@@ -192,16 +232,14 @@ func members(f *fault.Fields, data jsonvalue.Value, known ...string) func(name s
 }
 
 func card(f *fault.Fields, data jsonvalue.Value) jsonvalue.Value {
-	get := members(f, data, "number", "expiration_month", "expiration_year", "cvc")
+	get := members(f, data, "card data has", "number", "expiration_month", "expiration_year", "cvc")
 	if get == nil {
 		return data
 	}
 	var b jsonvalue.Builder
 	if number, ok := get("number"); !ok {
 		f.Add("data.number", "is required")
-	} else if number.Kind() != jsonvalue.String || !number.Matches(isCardNumber) {
-		f.Add("data.number", wantCardNumber)
-	} else {
+	} else if checkCardNumber(f, "data.number", number) {
 		b.Add("number", number)
 	}
 	for _, m := range []struct {
@@ -245,7 +283,7 @@ func wholeNumber(v jsonvalue.Value, digits int) (int, bool) {
 }
 
 func bank(f *fault.Fields, data jsonvalue.Value) jsonvalue.Value {
-	get := members(f, data, "routing_number", "account_number")
+	get := members(f, data, "bank data has", "routing_number", "account_number")
 	if get == nil {
 		return data
 	}

@@ -76,7 +76,7 @@ func (u *update) try(ctx context.Context, id string, last []store.Step[Token]) (
 	if err != nil {
 		return Token{}, err
 	}
-	u.budget = u.s.limits.Budget(ctx)
+	u.budget = u.s.limitsOf(u.c.Tenant()).Budget(ctx)
 	if err := u.work(x); err != nil {
 		return Token{}, err
 	}

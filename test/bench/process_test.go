@@ -192,10 +192,15 @@ func answer(c *http.Client, r *http.Request, status int) (string, error) {
 	defer func() { _ = response.Body.Close() }()
 	got, err := io.ReadAll(response.Body)
 	if err == nil && response.StatusCode != status {
-		err = fmt.Errorf("status %d, want %d", response.StatusCode, status)
+		err = &statusError{response.StatusCode, status}
 	}
 	return string(got), err
 }
+
+// statusError says that a response has another status.
+type statusError struct{ got, want int }
+
+func (e *statusError) Error() string { return fmt.Sprintf("status %d, want %d", e.got, e.want) }
 
 // limit is something simpler than the server, in a process of its own.
 type limit struct {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -60,6 +62,52 @@ func (p *place) create(b *testing.B, n int) (ids []string) {
 		ids = append(ids, made(b, text, err))
 	}
 	return ids
+}
+
+// loaded is how many cards a loaded store has, and how many of them are read in
+// turn. BENCH_LOAD chooses another number.
+func loaded(b *testing.B) int {
+	b.Helper()
+	text := os.Getenv("BENCH_LOAD")
+	if text == "" {
+		return 20_000
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1000 {
+		b.Fatal("BENCH_LOAD must be a number from 1000 on")
+	}
+	return n
+}
+
+// load creates many cards, a thousand in one body, and returns their ids.
+func (p *place) load(b *testing.B) (ids []string) {
+	b.Helper()
+	for n := loaded(b); len(ids) < n; {
+		var bodies []string
+		for i := range 1000 {
+			bodies = append(bodies, cardBody(int64(len(ids)+i)))
+		}
+		text, err := p.ask("POST", "/tokenize", p.revealing, "["+strings.Join(bodies, ",")+"]", 200)
+		var made []api.Token
+		if err == nil {
+			err = json.Unmarshal([]byte(text), &made)
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, t := range made {
+			ids = append(ids, t.ID)
+		}
+	}
+	return ids
+}
+
+// readingCards reads one card after the other.
+func (p *place) readingCards(name, key string, ids []string) side {
+	return side{name, p.pid(), func(_ int, i int64) error {
+		_, err := p.ask("GET", "/tokens/"+ids[i*7919%int64(len(ids))], key, "", 200)
+		return err
+	}}
 }
 
 // creating makes a card.
@@ -140,25 +188,39 @@ func BenchmarkCreateInPostgres(b *testing.B) {
 	}
 }
 
-// BenchmarkRead reads cards, masked and revealed with the cvc, beside a
-// handler that answers as many bytes after one log entry: as every read is
+// BenchmarkRead reads cards of a loaded store, masked and revealed with the cvc,
+// beside a handler that answers as many bytes after one log entry: as every read is
 // logged before it is answered, none can be faster.
 func BenchmarkRead(b *testing.B) {
 	for _, n := range []int{1, 32} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			p := serve(b, "", nil)
-			ids := p.create(b, 200)
+			ids := p.load(b)
 			sample, err := p.ask("GET", "/tokens/"+ids[0], p.masking, "", 200)
 			if err != nil {
 				b.Fatal(err)
 			}
-			read := func(key string) func(int, int64) error {
-				return func(_ int, i int64) error { _, err := p.ask("GET", "/tokens/"+ids[i%200], key, "", 200); return err }
-			}
 			logged := startLimit(b, "logged", sample, "")
-			f := measure(b, n, side{"masked", p.pid(), read(p.masking)}, side{"revealed", p.pid(), read(p.revealing)}, side{"logged", logged.pid, logged.do(p, "")})
+			f := measure(b, n, p.readingCards("masked", p.masking, ids), p.readingCards("revealed", p.revealing, ids), side{"logged", logged.pid, logged.do(p, "")})
 			against(named("read a card masked", n), "handler with one log entry", f[0], f[2], 0.6)
 			against(named("read a card revealed", n), "handler with one log entry", f[1], f[2], 0.6)
+		})
+	}
+}
+
+// BenchmarkReadInPostgres is the masked read on PostgreSQL, beside the read of one
+// token by pgbench, which logs nothing.
+func BenchmarkReadInPostgres(b *testing.B) {
+	c := pgtest.Start(b, pgtest.Options{})
+	for _, n := range []int{1, 32} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			database := c.Database(b)
+			p := serve(b, "", []string{"TOKENKEEP_STORE_URL=" + database})
+			ids := p.load(b)
+			before := c.PgbenchRead(b, database, n, time.Second)
+			f := measure(b, n, p.readingCards("masked", p.masking, ids))
+			f = append(f, figure{rate: (before + c.PgbenchRead(b, database, n, time.Second)) / 2})
+			against(named("read a card masked, PostgreSQL", n), "pgbench that selects a token", f[0], f[1], 0.5)
 		})
 	}
 }

@@ -125,7 +125,7 @@ func TestWhatIsNoQuestion(t *testing.T) {
 	const one = "is required, or session_id, or proposed, and only one of them"
 	many := `"/a/"` + strings.Repeat(`,"/a/"`, 10)
 	for name, test := range map[string]struct{ question, want string }{
-		"no permission":            {`"application_id":"{server}","container":"/"`, refused("permission", "must be a permission")},
+		"no permission":            {`"application_id":"{server}","container":"/"`, refused("permission", unknownPermission)},
 		"nobody":                   {`"permission":"token:read","container":"/"`, refused("application_id", one)},
 		"two of them":              {`"application_id":"{server}","session_id":"{s}","permission":"token:read","container":"/"`, refused("application_id", one)},
 		"no target":                {`"application_id":"{server}","permission":"token:read"`, refused("token_id", "is required for this permission, or containers")},
@@ -251,8 +251,8 @@ func TestWhoCould(t *testing.T) {
 	w.step(step{call: "GET /access/who?permission=log:read", status: 200,
 		want: page(1, `{"kind":"application","id":"{manager}","name":"management","application_type":"management","transform":"redact"}`)})
 	for query, want := range map[string]string{
-		"permission=4242424242424242":             refused("permission", "must be a permission"),
-		"container=/":                             refused("permission", "must be a permission"),
+		"permission=4242424242424242":             refused("permission", unknownPermission),
+		"container=/":                             refused("permission", unknownPermission),
 		"permission=token:read":                   refused("container", "is for permissions on tokens, and required for those"),
 		"permission=log:read&container=/":         refused("container", "is for permissions on tokens, and required for those"),
 		"permission=token:read&container=pci":     refused("container", "must be a path such as /pci/high/"),

@@ -5,6 +5,7 @@ package contract_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"regexp"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/clocktest"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
+	"github.com/tokenkeep/tokenkeep/internal/token"
 )
 
 // start is when the clocks of servers stand at first.
@@ -177,6 +179,7 @@ func compare(path string, want, got any) string {
 		if !ok {
 			return fmt.Sprintf("%s is %v, want an object", path, got)
 		}
+		w = likeEveryProblem(w, g)
 		for name := range g {
 			if _, ok := w[name]; !ok {
 				return fmt.Sprintf("%s.%s is there and should not be", path, name)
@@ -219,6 +222,39 @@ func compare(path string, want, got any) string {
 		return fmt.Sprintf("%s is %v, want %v", path, got, want)
 	}
 	return ""
+}
+
+// likeEveryProblem adds to a problem that is wanted what every problem has
+// besides: a code and a trace id.
+func likeEveryProblem(want, got map[string]any) map[string]any {
+	if want["title"] == nil || want["status"] == nil || want["detail"] == nil || got["trace_id"] == nil {
+		return want
+	}
+	full := map[string]any{"code": "<text>", "trace_id": "<text>"}
+	maps.Copy(full, want)
+	return full
+}
+
+// unknownType is the message for a type that is not a token's; "" for a name
+// that is not repeated.
+func unknownType(name string) string {
+	var names []string
+	for _, row := range token.Types() {
+		names = append(names, row.Name)
+	}
+	if name != "" {
+		name = fmt.Sprintf(" %q", name)
+	}
+	return "unknown token type" + name + "; the types are " + strings.Join(names, ", ")
+}
+
+// unknownPermission is the message for a name that is not repeated.
+const unknownPermission = "unknown permission; GET /permissions lists them"
+
+// isProblem reports whether a body is the problem that is wanted.
+func isProblem(t *testing.T, body, want string) bool {
+	t.Helper()
+	return compare("", decode(t, want), decode(t, body)) == ""
 }
 
 // refused is the body of a validation error.

@@ -108,7 +108,7 @@ func TestTheLogByCursorIsRefused(t *testing.T) {
 	w.step(step{name: "another tenant's cursor", key: "stranger", call: "GET /v2/logs?start=" + part.Pagination.Next, status: 400, want: refused("start", words)})
 	w.step(step{name: "a cursor of the log in a list of tokens", key: "server", call: "GET /v2/tokens?start=" + part.Pagination.Next, status: 400,
 		want: refused("start", "is not a place in a list of this tenant")})
-	w.step(step{name: "without log:read", key: "server", call: "GET /v2/logs", status: 403, want: problem(403, "this takes log:read, which the caller does not have")})
+	w.step(step{name: "without log:read", key: "server", call: "GET /v2/logs", status: 403, want: problem(403, "missing permission log:read")})
 	w.step(step{call: "GET /v2/logs?size=101", status: 400, want: refused("size", "must be a whole number from 1 to 100")})
 	w.step(step{call: "GET /v2/logs?start_date=x", status: 400, want: `{"title":"One or more validation errors occurred.","status":400,"detail":"<text>","errors":{"start_date":["<text>"]}}`})
 	var theirs api.ListFrom[api.LogEntry]

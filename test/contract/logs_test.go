@@ -100,7 +100,7 @@ func TestRefusedAttemptsAreInTheLog(t *testing.T) {
 		return strings.Replace(entry(entity, id, operation, "denied", message, second), "{manager}", "{clerk}", 1)
 	}
 	forbidden := func(permission string) string {
-		return problem(403, "this takes "+permission+", which the caller does not have")
+		return problem(403, "missing permission "+permission)
 	}
 	w.walk(
 		step{call: "DELETE /tenants/self", key: "clerk_key", status: 403, want: forbidden("tenant:delete")},                  // 11

@@ -50,7 +50,7 @@ func TestNamesOfIDs(t *testing.T) {
 	w.step(step{name: "another tenant", key: "stranger", call: "GET /names?id={app}&id={tenant}&id=card-live&id={theirs}", status: 200,
 		want: `[{"id":"{theirs}","kind":"application","name":"<text>"}]`})
 	for _, key := range []string{"blind", "server"} {
-		w.step(step{name: "without log:read", key: key, call: "GET /names?id={app}", status: 403, want: problem(403, "this takes log:read, which the caller does not have")})
+		w.step(step{name: "without log:read", key: key, call: "GET /names?id={app}", status: 403, want: problem(403, "missing permission log:read")})
 	}
 	w.step(step{name: "no id", call: "GET /names", status: 400, want: refused("id", "is required, once or several times")})
 	w.step(step{name: "as many as may be", call: "GET /names?id=x" + strings.Repeat("&id=x", 99), status: 200, want: `[]`})

@@ -58,7 +58,7 @@ func tokenizeAsWhom(t *testing.T, w *coder) {
 
 	own := w.reactor(code)
 	w.wants("without an application, the caller needs token:create", w.react(own, "uses", `{"args":{}}`), 403,
-		problem(403, "this takes token:create, which the caller does not have here"))
+		problem(403, "missing permission token:create"))
 	if got := w.react(own, "user", `{"args":{}}`); got.Status != 200 || fmt.Sprint(member(decode(t, got.Body), "tokens.card.created_by")) != w.names["user"] {
 		t.Errorf("without an application, the tokens are the caller's: %s", got)
 	}
@@ -89,7 +89,7 @@ func tokenizedAgain(t *testing.T, w *coder, id string) {
 		t.Helper()
 		w.call("manager_key", "PUT /applications/{asks}", `{"name":"x","permissions":[`+permissions+`],"rules":[`+rules+`]}`, 200)
 	}
-	const use, read, lost = `"token:use"`, `"token:read"`, "this takes token:read, which the caller does not have here"
+	const use, read, lost = `"token:use"`, `"token:read"`, "missing permission token:read"
 	for i, test := range []struct{ name, then, now, detail string }{
 		{"nothing changed, and it may read nothing", "", "", ""},
 		{"it reads the mask, then too", on("/", "mask", read), on("/", "mask", read), ""},
@@ -127,13 +127,13 @@ func invalidTokenize(t *testing.T, w *coder) {
 	const words = "the code returned a tokenize that is not valid; see errors"
 	w.token(`{"id":"taken-by-another","type":"token","data":1}`)
 	for name, test := range map[string]struct{ tokenize, path, message string }{
-		"a type that is unknown":       {`{"type":"nonsense","data":1}`, "tokenize.type", "is not a type of tokens"},
-		"a field of a card":            {`{"items":["x",{"type":"card","data":{"number":"1"}}]}`, "tokenize.*.1.data.number", "must be a string of 12 to 19 digits with a right check digit"},
+		"a type that is unknown":       {`{"type":"nonsense","data":1}`, "tokenize.type", unknownType("")},
+		"a field of a card":            {`{"items":["x",{"type":"card","data":{"number":"1"}}]}`, "tokenize.*.1.data.number", "a card number has 12 to 19 digits"},
 		"below a name that is a value": {`{"` + card + `":{"type":"card","data":null}}`, "tokenize.*.data", "is required"},
 		"a root list":                  {`[{"type":"token","data":"x","metadata":5}]`, "tokenize.0.metadata", "must be an object of strings"},
 		"an id":                        {`{"type":"token","data":"x","id":"a"}`, "tokenize.id", "<text>"},
 		"too many":                     {`["x"` + strings.Repeat(`,"x"`, 1000) + `]`, "tokenize", "the body would become more than 1,000 tokens"},
-		"an id that is taken":          {`{"type":"token","data":"x","id":"taken-by-another"}`, "tokenize", "a token of this id exists already"},
+		"an id that is taken":          {`{"type":"token","data":"x","id":"taken-by-another"}`, "tokenize", "a token with this id exists already"},
 	} {
 		want := fmt.Sprintf(`{"title":"Unprocessable Entity","status":422,"detail":%q,"code":"tokenize_invalid","errors":{%q:[%q]}}`, words, test.path, test.message)
 		got := w.react(id, "user", `{"args":{"tokenize":`+test.tokenize+`}}`)
@@ -149,5 +149,5 @@ func invalidTokenize(t *testing.T, w *coder) {
 		got = w.server.Call(t, "GET", started.Header.Get("Location"), w.names["user_key"], "")
 		return got.Status != 404
 	})
-	w.wants("asynchronously", got, 422, fmt.Sprintf(`{"title":"Unprocessable Entity","status":422,"detail":%q,"code":"tokenize_invalid","errors":{"tokenize.type":["is not a type of tokens"]}}`, words))
+	w.wants("asynchronously", got, 422, fmt.Sprintf(`{"title":"Unprocessable Entity","status":422,"detail":%q,"code":"tokenize_invalid","errors":{"tokenize.type":[%q]}}`, words, unknownType("")))
 }

@@ -106,8 +106,8 @@ func TestASessionsLife(t *testing.T) {
 		step{name: "what it makes is its public application's", call: "POST /tokens", key: "session_key", status: 201, body: `{"id":"made","type":"token","data":true}`, // 16
 			want:     `{"id":"made","tenant_id":"{tenant}","type":"token","data":"XXXX","fingerprint_expression":"{{ data | stringify }}","containers":["/general/high/"],"created_by":"{web}","created_at":"<time>"}`,
 			location: "/tokens/made"},
-		step{name: "it is not let at anything else", call: "GET /tokens/card-2", key: "session_key", status: 403, want: problem(403, "this takes token:read, which the caller does not have here")}, // 17
-		step{name: "it makes no sessions", call: "POST /sessions", key: "session_key", status: 403, want: problem(403, "this takes the key of a public application")},
+		step{name: "it is not let at anything else", call: "GET /tokens/card-2", key: "session_key", status: 403, want: problem(403, "missing permission token:read")}, // 17
+		step{name: "it makes no sessions", call: "POST /sessions", key: "session_key", status: 403, want: problem(403, "the key must be of a public application")},
 	)
 	w.shows("session_key", "card-1", clear)
 	entries := func(list ...string) string {
@@ -124,7 +124,7 @@ func TestASessionsLife(t *testing.T) {
 			strings.Replace(entry("session", "{session}", "update", "allowed", "Session updated by authorization", 14), "{manager}", "{server}", 1),
 			strings.Replace(entry("session", "{session}", "create", "allowed", "Session created", 10), "{manager}", "{web}", 1))},
 		step{name: "a management key ends it", call: "DELETE /sessions/{session}", status: 204}, // 23
-		step{name: "its key is dead", call: "GET /tokens/card-1", key: "session_key", status: 401, want: problem(401, "the API key is not known")},
+		step{name: "its key is dead", call: "GET /tokens/card-1", key: "session_key", status: 401, want: problem(401, "unknown API key")},
 		step{name: "it is gone", call: "DELETE /sessions/{session}", status: 404, want: problem(404, "no such session")},
 		step{call: "GET /sessions", status: 200, want: page(0)},
 		step{name: "its end is in the log", call: "GET /logs?entity_id={session}&start_date=2031-05-06T07:08:15Z", status: 200,
@@ -151,7 +151,7 @@ func TestASessionIsOverAfterThreeMinutes(t *testing.T) {
 	if err := w.server.Operator().Call(t.Context(), "POST", "/sweep", nil, &swept); err != nil || swept.Sessions != 2 {
 		t.Errorf("a sweep removed %d sessions, %v, want 2", swept.Sessions, err)
 	}
-	w.step(step{name: "and is not even known", call: "GET /tokens/card-1", key: "used_key", status: 401, want: problem(401, "the API key is not known")})
+	w.step(step{name: "and is not even known", call: "GET /tokens/card-1", key: "used_key", status: 401, want: problem(401, "unknown API key")})
 	gone := decode(t, w.call("manager_key", "GET /logs?entity_type=session&size=2", "", 200))
 	for _, i := range []string{"0", "1"} {
 		if by, message := member(gone, "data."+i+".actor_type"), member(gone, "data."+i+".message"); by != "system" || message != "Session expired" {
@@ -191,7 +191,7 @@ func TestWhatAuthorizesNoSession(t *testing.T) {
 		"no grant":                   {`"permissions":[],"rules":[]`, refused("permissions", "permissions or rules are required")},
 		"null grants":                {`"permissions":null,"rules":null`, refused("permissions", "permissions or rules are required")},
 		"a management permission":    {`"permissions":["log:read"]`, refused("permissions", "has a permission that cannot be held here")},
-		"no permission":              {`"permissions":["4242424242424242"]`, refused("permissions", "has an entry that is not a permission")},
+		"no permission":              {`"permissions":["4242424242424242"]`, refused("permissions", unknownPermission)},
 		"container and conditions":   {`"rules":[{"container":"/","conditions":[{"attribute":"id","operator":"equals","value":"x"}],` + rule + `}]`, refused("rules.0.conditions", "a rule has a container or conditions, not both")},
 		"neither":                    {`"rules":[{` + rule + `}]`, refused("rules.0.container", "a container or conditions are required")},
 		"another attribute":          {`"rules":[{"conditions":[{"attribute":"type","operator":"equals","value":"x"}],` + rule + `}]`, refused("rules.0.conditions.0.attribute", "must be id or container")},
@@ -226,7 +226,7 @@ func TestANonceIsUsedOnce(t *testing.T) {
 	authorize("the first time", "server_key", "{s_nonce}", 200, "")
 	authorize("the second", "server_key", "{s_nonce}", 409, problem(409, "the nonce was used already"))
 	authorize("another tenant's, used", "stranger_key", "{s_nonce}", 404, unknown)
-	w.step(step{name: "the second grant is not there", call: "DELETE /tokens/card-1", key: "s_key", status: 403, want: problem(403, "this takes token:delete, which the caller does not have here")})
+	w.step(step{name: "the second grant is not there", call: "DELETE /tokens/card-1", key: "s_key", status: 403, want: problem(403, "missing permission token:delete")})
 }
 
 func TestWhoMakesAndWhoAuthorizes(t *testing.T) {
@@ -234,11 +234,11 @@ func TestWhoMakesAndWhoAuthorizes(t *testing.T) {
 	w.session("s", `"permissions":["token:create"]`)
 	w.wait("waiting")
 	for _, key := range []string{"server_key", "manager_key", "s_key"} {
-		w.step(step{call: "POST /sessions", key: key, status: 403, want: problem(403, "this takes the key of a public application")})
+		w.step(step{call: "POST /sessions", key: key, status: 403, want: problem(403, "the key must be of a public application")})
 	}
 	for _, key := range []string{"web_key", "manager_key", "s_key"} {
 		w.step(step{call: "POST /sessions/authorize", key: key, body: `{"nonce":"{waiting_nonce}","permissions":["token:create"]}`, status: 403,
-			want: problem(403, "this takes the key of a private application")})
+			want: problem(403, "the key must be of a private application")})
 	}
 	w.call("", "POST /sessions", "", 401)
 	w.call("web_key", "POST /sessions", "", 201, "Content-Type", "application/x-www-form-urlencoded") // as some clients send it
@@ -300,7 +300,7 @@ func TestATenantCanLiftTheCap(t *testing.T) {
 	w.call("server_key", "POST /sessions/authorize", `{"nonce":"{s_nonce}",`+grant+`}`, 200)
 	w.shows("s_key", "card-1", clear)
 	w.call("manager_key", "PUT /tenants/self", `{"name":"x"}`, 200)
-	w.step(step{name: "the cap is back at once", call: "GET /tokens/card-1", key: "s_key", status: 403, want: problem(403, "this takes token:read, which the caller does not have here")})
+	w.step(step{name: "the cap is back at once", call: "GET /tokens/card-1", key: "s_key", status: 403, want: problem(403, "missing permission token:read")})
 	w.call("manager_key", "PUT /tenants/self", `{"name":"x","settings":{"uncapped_sessions":"true"}}`, 200)
 	w.shows("s_key", "card-1", clear)
 	w.call("manager_key", "DELETE /applications/{server}", "", 204)
@@ -477,6 +477,16 @@ func TestARequestMayNameThePublicKeyOfItsSession(t *testing.T) {
 	// The calls that name another application are in the log, as other refusals are.
 	if log := w.call("manager_key", "GET /logs?size=100", "", 200); strings.Count(log, `"outcome":"denied"`) < 8 || !strings.Contains(log, "Token read denied") {
 		t.Errorf("the log lacks refused calls: %s", log)
+	}
+	// So is a call of a proxy, whose row learns late who calls.
+	made := decode(t, w.call("manager_key", "POST /proxies", `{"name":"p","destination_url":"https://psp.example.com"}`, 201))
+	w.session("user", `"permissions":["token:use"]`)
+	got := w.server.Call(t, "POST", "/proxy", w.names["user_key"], "{}", header, w.names["other_key"], "SVC-PROXY-KEY", fmt.Sprint(member(made, "key")))
+	if got.Status != 403 || !strings.Contains(got.Body, "another application") {
+		t.Errorf("a call of a proxy with the session of another application: %s", got)
+	}
+	if log := w.call("manager_key", "GET /logs?entity_type=proxy&entity_id="+fmt.Sprint(member(made, "id")), "", 200); strings.Count(log, `"outcome":"denied"`) != 1 {
+		t.Errorf("the log lacks the refused call of a proxy: %s", log)
 	}
 	w.call("web_key", "POST /tokens", `{"type":"token","data":1}`, 201, header, w.names["web_key"])
 	w.call("other_key", "POST /tokens", `{"type":"token","data":1}`, 403, header, w.names["web_key"])

@@ -66,8 +66,8 @@ func TestDeletingTheTenant(t *testing.T) {
 	w.names["other_key"] = other.Application.Key
 	w.walk(
 		step{call: "DELETE /tenants/self", status: 204},
-		step{name: "its key opens nothing from the next request on", call: "GET /tenants/self", status: 401, want: problem(401, "the API key is not known")},
-		step{name: "nor does it delete again", call: "DELETE /tenants/self", status: 401, want: problem(401, "the API key is not known")},
+		step{name: "its key opens nothing from the next request on", call: "GET /tenants/self", status: 401, want: problem(401, "unknown API key")},
+		step{name: "nor does it delete again", call: "DELETE /tenants/self", status: 401, want: problem(401, "unknown API key")},
 		step{name: "another tenant is as it was", call: "GET /applications/key", key: "other_key", status: 200,
 			want: `{"id":"<uuid>","tenant_id":"<uuid>","name":"management","type":"management","permissions":` + everyManagement + `,"rules":[],` +
 				`"keys":[{"id":"<uuid>","version":"1","prefix":"<prefix>","created_at":"<time>"}],"created_at":"<time>"}`},

@@ -73,12 +73,12 @@ func TestTokens(t *testing.T) {
 			want: withoutFingerprint(cardToken("card 1", `"data":`+hidden, `"card":`+cardSide, `"mask":`+cardMask))},
 		step{name: "or redacts", key: "redacted", call: "GET /tokens/card%201", status: 200, want: withoutFingerprint(cardToken("card 1", `"mask":`+cardMask))},
 		step{name: "or refuses", key: "browser", call: "GET /tokens/card%201", status: 403,
-			want: problem(403, "this takes token:read, which the caller does not have here")},
+			want: problem(403, "missing permission token:read")},
 		step{name: "another tenant does not know it", key: "stranger", call: "GET /tokens/card%201", status: 404, want: problem(404, "no such token")},
 		step{name: "a taken id", key: "server", call: "POST /tokens", status: 409, body: `{"id":"card 1","type":"token","data":1}`,
-			want: problem(409, "a token of this id exists already")},
+			want: problem(409, "a token with this id exists already")},
 		step{name: "a wrong number", key: "server", call: "POST /tokens", status: 400, body: `{"type":"card","data":{"number":"4242424242424241"}}`,
-			want: refused("data.number", "must be a string of 12 to 19 digits with a right check digit")},
+			want: refused("data.number", "the card number is not valid: check it for a mistyped digit")},
 		step{name: "a patch merges", key: "server", call: "PATCH /tokens/card%201", status: 200,
 			body: `{"data":{"expiration_month":null},"metadata":{"tier":"Gold"},"expires_at":"5/6/2031 10:08:09 PM +02:00"}`,
 			want: cardToken("card 1", `"data":{"number":"XXXXXXXXXXXX4242","expiration_year":2030}`,
@@ -92,7 +92,7 @@ func TestTokens(t *testing.T) {
 		step{name: "another tenant cannot patch it", key: "stranger", call: "PATCH /tokens/card%201", status: 404, body: `{}`, want: problem(404, "no such token")},
 		step{name: "nor delete it", key: "stranger", call: "DELETE /tokens/card%201", status: 404, want: problem(404, "no such token")},
 		step{name: "without the permission", key: "browser", call: "DELETE /tokens/card%201", status: 403,
-			want: problem(403, "this takes token:delete, which the caller does not have here")},
+			want: problem(403, "missing permission token:delete")},
 		step{name: "deleting", key: "server", call: "DELETE /tokens/card%201", status: 204},
 		step{name: "it is gone", key: "server", call: "GET /tokens/card%201", status: 404, want: problem(404, "no such token")},
 		step{name: "for whoever deletes it again", key: "server", call: "DELETE /tokens/card%201", status: 404, want: problem(404, "no such token")},
@@ -252,7 +252,7 @@ func TestListingTokens(t *testing.T) {
 		w.step(step{key: "server", call: "POST /tokens/search", body: body, status: 400, want: want})
 	}
 	w.step(step{key: "browser", call: "POST /tokens/search", body: `{"query":"id:a"}`, status: 403,
-		want: problem(403, "this takes token:search, which the caller does not have here")})
+		want: problem(403, "missing permission token:search")})
 }
 
 func idsOf(list []api.Token) string {
@@ -273,13 +273,13 @@ func TestTokenizing(t *testing.T) {
 			want: `{"first_name":"<uuid>","cards":[` + cardToken("<uuid>", `"data":`+hidden, `"card":`+cardSide) + `],"n":["<uuid>",null],"empty":{}}`,
 			keep: map[string]string{"first_name": "name", "n.0": "number"}},
 		step{name: "a plain value", key: "browser", call: "POST /tokenize", status: 200, body: `"x"`, want: `"<uuid>"`},
-		step{name: "an unknown type", key: "server", call: "POST /tokenize", status: 400, body: `[{"type":"x","data":1}]`, want: refused("0.type", "is not a type of tokens")},
+		step{name: "an unknown type", key: "server", call: "POST /tokenize", status: 400, body: `[{"type":"x","data":1}]`, want: refused("0.type", unknownType("x"))},
 		step{name: "errors say where", key: "server", call: "POST /tokenize", status: 400, body: `{"items":[1,2,3,{"type":"card","data":{"number":"1"}}]}`,
-			want: refused("items.3.data.number", "must be a string of 12 to 19 digits with a right check digit")},
+			want: refused("items.3.data.number", "a card number has 12 to 19 digits")},
 		step{name: "errors say where, below a name that may be a value", key: "server", call: "POST /tokenize", status: 400, body: `{"` + visa + `":[{"type":"x","data":1}]}`,
-			want: refused("*.0.type", "is not a type of tokens")},
+			want: refused("*.0.type", unknownType("x"))},
 		step{name: "without the permission", key: "manager_key", call: "POST /tokenize", status: 403, body: `"x"`,
-			want: problem(403, "this takes token:create, which the caller does not have here")},
+			want: problem(403, "missing permission token:create")},
 		step{name: "and back", key: "server", call: "POST /detokenize", status: 200, body: `{"hello":"Hello {{ {name} }}","n":"{{ {number} }}"}`, want: `{"hello":"Hello Jane","n":1.50}`},
 		step{name: "as a mask has it", key: "masked", call: "POST /detokenize", status: 200, body: `["{{ {name} }}"]`, want: `["XXne"]`},
 		step{name: "a missing token", key: "server", call: "POST /detokenize", status: 400, body: `["{{ none }}","{{ ` + visa + ` }}"]`,
@@ -287,7 +287,7 @@ func TestTokenizing(t *testing.T) {
 		step{name: "another tenant's", key: "stranger", call: "POST /detokenize", status: 400, body: `"{{ {name} }}"`,
 			want: problem(400, "Failed to detokenize some tokens: {name}")},
 		step{name: "by who may not read", key: "browser", call: "POST /detokenize", status: 403, body: `"{{ {name} }}"`,
-			want: problem(403, "this takes token:read, which the caller does not have here")},
+			want: problem(403, "missing permission token:read")},
 	)
 }
 

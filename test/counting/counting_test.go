@@ -6,6 +6,7 @@ package counting_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"strings"
 	"sync"
@@ -26,13 +27,23 @@ type counter struct {
 	rows   int        // of tokens
 	counts int        // calls that count
 	locked int        // those of them that hold the writer
+	writes int        // updates of requests
 }
 
 func (c *counter) View(ctx context.Context, tenant string, fn func(store.Tx) error) error {
 	return c.Store.View(ctx, tenant, func(tx store.Tx) error { return fn(counted{tx, c, false}) })
 }
 
+func (c *counter) Read(ctx context.Context, tenant string, fn func(store.Tx) error) error {
+	return c.Store.Read(ctx, tenant, func(tx store.Tx) error { return fn(counted{tx, c, false}) })
+}
+
 func (c *counter) Update(ctx context.Context, tenant string, fn func(store.Tx) error) error {
+	if ctx.Value(http.LocalAddrContextKey) != nil { // a request has the context of a connection
+		c.mu.Lock()
+		c.writes++
+		c.mu.Unlock()
+	}
 	return c.Store.Update(ctx, tenant, func(tx store.Tx) error { return fn(counted{tx, c, true}) })
 }
 
@@ -152,6 +163,55 @@ func TestCountingCostsTheSameHoweverManyContainersThereAre(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestReadsTakeNoUpdate: what only reads never waits for those who write.
+func TestReadsTakeNoUpdate(t *testing.T) {
+	c := &counter{}
+	s := keeptest.Start(t, keeptest.Options{Store: func(s store.Store) store.Store { c.Store = s; return c }, Alone: true})
+	n := newTenant(t, s)
+	id := n.id
+	manager := s.Application(t, id, api.CreateApplication{Name: "managers", Type: "management", Permissions: []string{
+		"application:read", "tenant:read", "log:read", "reactor:read", "proxy:read", "session:read", "report:read",
+	}})
+	if a := s.Call(t, "POST", "/tokens", n.key, `{"id":"one","type":"token","data":"value"}`); a.Status != 201 {
+		t.Fatalf("create: %s", a)
+	}
+	for _, call := range []struct {
+		method, path, key, body string
+		status                  int
+	}{
+		{"GET", "/tokens/one", n.key, "", 200},
+		{"GET", "/tokens/two", n.key, "", 404},
+		{"GET", "/tokens", n.key, "", 200},
+		{"GET", "/v2/tokens", n.key, "", 200},
+		{"POST", "/tokens/search", n.key, `{"query":"metadata.a:b"}`, 200},
+		{"POST", "/detokenize", n.key, `{"a":"{{one}}"}`, 200},
+		{"GET", "/tenants/self", manager.Key, "", 200},
+		{"GET", "/tenants/self/reports/usage", n.report, "", 200},
+		{"GET", "/applications", manager.Key, "", 200},
+		{"GET", "/applications/" + manager.ID, manager.Key, "", 200},
+		{"GET", "/applications/" + manager.ID + "/keys", manager.Key, "", 200},
+		{"GET", "/sessions", manager.Key, "", 200},
+		{"GET", "/reactors", manager.Key, "", 200},
+		{"GET", "/proxies", manager.Key, "", 200},
+		{"GET", "/logs", manager.Key, "", 200},
+		{"GET", "/tokens/one", manager.Key, "", 403}, // which is logged too
+	} {
+		before := c.updates()
+		if a := s.Call(t, call.method, call.path, call.key, call.body); a.Status != call.status {
+			t.Errorf("%s %s: %s, want %d", call.method, call.path, a, call.status)
+		}
+		if n := c.updates() - before; n != 0 {
+			t.Errorf("%s %s took %d updates, want none", call.method, call.path, n)
+		}
+	}
+}
+
+func (c *counter) updates() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.writes
 }
 
 func TestATenantHasABoundedNumberOfContainers(t *testing.T) {

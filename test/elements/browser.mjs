@@ -1,7 +1,7 @@
 // Opens a shop with card fields in a browser, and prints a line for each check. Waits end by their event: the time limit of
 // the test in Go is the only one.
 import fs from 'node:fs';
-import { chromium } from 'playwright-core';
+import { chromium, firefox } from 'playwright-core';
 
 const world = JSON.parse(fs.readFileSync(0, 'utf8'));
 const flags = [
@@ -10,7 +10,20 @@ const flags = [
   '--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost',
 ];
 
-export const launch = (more = {}) => chromium.launch({ executablePath: world.chromium, args: flags, timeout: 0, ...more });
+// The proxy of all that is not loopback, which Firefox never asks one for, is a port on which nobody listens.
+const nowhere = { host: '127.0.0.1', port: 1 };
+const preferences = {
+  'network.proxy.type': 1, 'network.proxy.http': nowhere.host, 'network.proxy.http_port': nowhere.port, 'network.proxy.ssl': nowhere.host, 'network.proxy.ssl_port': nowhere.port,
+  'app.update.enabled': false, 'datareporting.policy.dataSubmissionEnabled': false, 'browser.safebrowsing.malware.enabled': false, 'browser.safebrowsing.phishing.enabled': false,
+};
+
+// The driver sends keys to the process of the page, so the frames have to be in it.
+const oneProcess = { ...process.env, MOZ_FORCE_DISABLE_FISSION: '1' };
+
+/** Starts the browser of the test: Chromium, or the Firefox of Debian as it is, by WebDriver BiDi. */
+export const launch = (more = {}) => (world.firefox
+  ? firefox.launch({ executablePath: world.firefox, channel: 'moz-firefox', firefoxUserPrefs: preferences, env: oneProcess, timeout: 0, ...more })
+  : chromium.launch({ executablePath: world.chromium, args: flags, timeout: 0, ...more }));
 export const check = (name, ok, got = null) => console.log(JSON.stringify({ name, ok: Boolean(ok), got }));
 
 /** Takes the short time limits of the fields away: a slow machine is no failure. */

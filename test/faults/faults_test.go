@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/tokenkeep/tokenkeep/api"
+	"github.com/tokenkeep/tokenkeep/internal/elements"
 	"github.com/tokenkeep/tokenkeep/internal/keeptest"
 	"github.com/tokenkeep/tokenkeep/internal/store"
 	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
@@ -128,11 +129,21 @@ var table = map[string]row{
 	"GET /logs/verify/{id}":  {key: management, path: "/logs/verify/{fresh}", status: 200, prepare: (*world).freshVerification},
 	"GET /names":             {key: management, path: "/names?id={application}&id=x", status: 200},
 	"GET /logs/entity-types": {key: management, status: 200},
+
+	"GET /elements/v1/{key}/{kind}": {path: "/elements/v1/{public_key}/card", status: fieldPage()},
+}
+
+// fieldPage is the status of a field page, which a binary may lack.
+func fieldPage() int {
+	if elements.Built() {
+		return http.StatusOK
+	}
+	return http.StatusServiceUnavailable
 }
 
 // keyless rows are for the operator's tools, for whoever reads about the API, and for browsers.
 var keyless = []string{"GET /healthz", "GET /readyz", "GET /metrics", "GET /openapi.json", "GET /openapi.yaml", "GET /docs", "GET /docs/{file}",
-	"GET /elements/v1/{file}", "GET /elements/v1/{key}/{kind}"}
+	"GET /elements", "GET /elements/v1/{file}"}
 
 // world is a server behind a failing store.
 type world struct {
@@ -181,6 +192,7 @@ func (w world) with(t *testing.T) *world {
 	w.names["card"] = w.make(private, "/tokens", `{"type":"card","data":{"number":"4242424242424242","cvc":"123"}}`)["id"]
 	w.names["reactor"] = w.make(management, "/reactors", `{"name":"x","configuration":{},"code":"module.exports = async (req) => ({ raw: req.args })"}`)["id"]
 	proxy := w.make(management, "/proxies", `{"name":"x","destination_url":"`+w.destination+`"}`)
+	w.names["public_key"] = w.keys[public]
 	w.names["proxy"], w.names["proxy_key"] = proxy["id"], proxy["key"]
 	return &w
 }

@@ -4,6 +4,7 @@ package matrix_test
 import (
 	"cmp"
 	"crypto/rand"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -128,6 +129,7 @@ var open = map[string]int{
 // elsewhere are rows that say themselves who may call, with the test of that.
 var elsewhere = map[string]string{
 	"* /proxy/{rest...}":            "test/proxy, TestWhoMayCallAProxy",
+	"GET /elements":                 "internal/elements, TestThePlaygroundIsOfDevelopmentMode",
 	"GET /elements/v1/{file}":       "internal/elements, TestTheLoaderHasItsHash",
 	"GET /elements/v1/{key}/{kind}": "internal/elements, TestWhoGetsAPage",
 }
@@ -380,7 +382,7 @@ func (s *square) unknownKeys() {
 	s.clock.Advance(2 * time.Minute)
 	application, id := s.target(tenant)
 	words := map[string]string{
-		"": "an API key is required", expired.Key: "the application of this API key has expired",
+		"": "the API key is missing; send it in the header: SVC-API-KEY", expired.Key: "the application of this API key has expired",
 	}
 	for caller, key := range map[string]string{
 		"no key": "", "garbage": "garbage", "the id of a key": revoked.Keys[0].ID,
@@ -392,24 +394,43 @@ func (s *square) unknownKeys() {
 		s.want(caller, got, 401)
 		detail := words[key]
 		if detail == "" {
-			detail = "the API key is not known"
+			detail = "unknown API key"
 		}
-		if want := fmt.Sprintf(`{"title":"Unauthorized","status":401,"detail":%q}`, detail); got.Body != want {
+		if want := fmt.Sprintf(`{"title":"Unauthorized","status":401,"detail":%q}`, detail); s.problem(got) != want {
 			s.t.Errorf("%s for %s = %s, want %s", s.route.Pattern, caller, got.Body, want)
 		}
 	}
 }
 
+// untraced returns a body without its trace id.
+func untraced(got keeptest.Answer) string {
+	trace := got.Header.Get(api.Header(api.DefaultPrefix, api.TraceID))
+	return strings.ReplaceAll(got.Body, trace, "<trace>")
+}
+
+// problem returns the body of an error without its code and its trace id, after
+// checking that it has both.
+func (s *square) problem(got keeptest.Answer) string {
+	s.t.Helper()
+	got.CheckProblem(s.t)
+	var p api.Problem
+	if err := json.Unmarshal([]byte(got.Body), &p); err != nil {
+		s.t.Errorf("%s = %s: %v", s.route.Pattern, got, err)
+	}
+	p.Code, p.TraceID = "", ""
+	text, err := json.Marshal(p)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return string(text)
+}
+
 func (s *square) withoutThePermission() {
 	tenant := s.first.Tenant.ID
 	application, id := s.target(tenant)
-	where := ""
-	if s.onTokens() {
-		where = " here" // it is held for some containers, or for none
-	}
-	refusal := fmt.Sprintf("this takes %s, which the caller does not have%s", s.route.Permission, where)
+	refusal := fmt.Sprintf("missing permission %s", s.route.Permission)
 	if own := ownKeyOf(s.route); own != "" {
-		refusal = fmt.Sprintf("this takes the key of a %s application", own)
+		refusal = fmt.Sprintf("the key must be of a %s application", own)
 	}
 	for _, kind := range types {
 		if s.row.holders == nil || kind == ownKeyOf(s.route) {
@@ -417,13 +438,13 @@ func (s *square) withoutThePermission() {
 		}
 		got := s.call(s.holder(tenant, kind, s.others(kind)...).Key, application, id)
 		s.want("a "+string(kind)+" application without the permission", got, 403)
-		if want := fmt.Sprintf(`{"title":"Forbidden","status":403,"detail":%q}`, refusal); got.Body != want {
+		if want := fmt.Sprintf(`{"title":"Forbidden","status":403,"detail":%q}`, refusal); s.problem(got) != want {
 			s.t.Errorf("%s for a %s application = %s, want %s", s.route.Pattern, kind, got.Body, want)
 		}
 		s.logged("a refused "+string(kind)+" application", got, application, id)
 		// What does not exist is no secret that is kept by other words.
 		missing := s.call(s.holder(tenant, kind, s.others(kind)...).Key, nothing, nothing)
-		if missing.Body != got.Body || missing.Status != got.Status {
+		if s.problem(missing) != s.problem(got) || missing.Status != got.Status {
 			s.t.Errorf("%s of what does not exist = %s, want %s", s.route.Pattern, missing, got)
 		}
 		s.logged("a refused "+string(kind)+" application, of nothing", missing, "*", "*")
@@ -512,7 +533,7 @@ func (s *square) otherTenant() {
 		} {
 			got := s.call(key, at[0], at[1])
 			got.Body = strings.ReplaceAll(got.Body, at[0], "<id>")
-			if got.Status != theirs.Status || got.Body != theirs.Body || headers(got) != headers(theirs) {
+			if got.Status != theirs.Status || untraced(got) != untraced(theirs) || headers(got) != headers(theirs) {
 				s.t.Errorf("%s with %s = %s\n%s, and with another tenant's ids = %s\n%s", s.route.Pattern, name, got, headers(got), theirs, headers(theirs))
 			}
 		}

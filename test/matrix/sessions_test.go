@@ -57,7 +57,7 @@ func (s *square) sessions() {
 		got := s.call(key, target, id)
 		s.want(caller, got, status)
 		title := map[int]string{401: "Unauthorized", 403: "Forbidden"}[status]
-		if want := fmt.Sprintf(`{"title":%q,"status":%d,"detail":%q}`, title, status, detail); got.Body != want {
+		if want := fmt.Sprintf(`{"title":%q,"status":%d,"detail":%q}`, title, status, detail); s.problem(got) != want {
 			s.t.Errorf("%s for %s = %s, want %s", s.route.Pattern, caller, got.Body, want)
 		}
 	}
@@ -78,17 +78,17 @@ func (s *square) sessions() {
 	if got := s.k.Call(s.t, "DELETE", "/sessions/"+s.sessionID(tenant, ended), manager, ""); got.Status != 204 {
 		s.t.Fatalf("the end of a session = %s", got)
 	}
-	refused("a session that was ended", ended.SessionKey, 401, "the API key is not known")
+	refused("a session that was ended", ended.SessionKey, 401, "unknown API key")
 	switch {
 	case s.onTokens():
-		refused("a session with all but the permission", s.authorized(tenant, others...).SessionKey, 403, "this takes "+s.route.Permission.String()+", which the caller does not have here")
+		refused("a session with all but the permission", s.authorized(tenant, others...).SessionKey, 403, "missing permission "+s.route.Permission.String())
 		s.want("a session with the permission", s.call(live.SessionKey, target, id), s.row.served)
 	case s.row.holders == nil:
 		s.want("a session", s.call(live.SessionKey, target, id), s.row.served)
 	case ownKeyOf(s.route) != "":
-		refused("a session with every permission", live.SessionKey, 403, fmt.Sprintf("this takes the key of a %s application", ownKeyOf(s.route)))
+		refused("a session with every permission", live.SessionKey, 403, fmt.Sprintf("the key must be of a %s application", ownKeyOf(s.route)))
 	default:
-		refused("a session with every permission", live.SessionKey, 403, "this takes "+s.route.Permission.String()+", which the caller does not have")
+		refused("a session with every permission", live.SessionKey, 403, "missing permission "+s.route.Permission.String())
 	}
 	if s.onTokens() && s.named() {
 		target, id = s.target(tenant)

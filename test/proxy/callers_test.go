@@ -53,7 +53,7 @@ func TestWhoMayCallAProxy(t *testing.T) {
 		"masked":                                   {masked, w.proxy.Key, "", "{{" + pci.ID + "}}", 0, "", "XXXXXXXXXXXX4242"},
 		"redacted":                                 {redacted, w.proxy.Key, "", "{{" + pci.ID + "}}", 403, "", ""},
 		"no API key":                               {"", w.proxy.Key, "", "x", 401, "The SVC-API-KEY header is required", ""},
-		"an unknown API key":                       {"garbage", w.proxy.Key, "", "x", 401, "not known", ""},
+		"an unknown API key":                       {"garbage", w.proxy.Key, "", "x", 401, "unknown", ""},
 		"another tenant's key":                     {stranger, w.proxy.Key, "", "x", 404, "no such proxy", ""},
 		"an unknown proxy key":                     {w.private, wrong, "", "x", 404, "no such proxy", ""},
 		"no proxy key at all":                      {w.private, "", "", "x", 400, "required", ""},

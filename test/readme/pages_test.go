@@ -89,6 +89,9 @@ func paste(t *testing.T, blocks []example, settings map[string]string, prints []
 	if _, _, err := k.Demo(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Symlink(programs(t), filepath.Join(dir, "bin")); err != nil {
+		t.Fatal(err)
+	}
 	out := inShell(t, dir, blocks)
 	for _, text := range prints {
 		if !strings.Contains(out, text) {

@@ -81,8 +81,8 @@ func TestTheSessionInTheReadmeWorks(t *testing.T) {
 			lines = append(lines, strings.TrimSpace(typed))
 		}
 	}
-	if len(lines) != 10 {
-		t.Errorf("the session has %d lines, want ten", len(lines))
+	if len(lines) != 9 {
+		t.Errorf("the session has %d lines, want nine", len(lines))
 	}
 
 	dir := t.TempDir()

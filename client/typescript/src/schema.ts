@@ -1372,6 +1372,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/elements": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the page to try the card fields on
+         * @description For browsers, and in development mode only. The page shows each element with the appearance, the language and the direction that are chosen, and the code to copy.
+         *     No page can embed it.
+         */
+        get: operations["getElementsPlayground"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/elements/v1/{file}": {
         parameters: {
             query?: never;
@@ -1485,8 +1506,10 @@ export interface components {
             status: number;
             /** @description What went wrong, in a sentence. */
             detail: string;
-            /** @description A stable word for programs, such as `idempotency_key_reused`, on the errors that have one. */
+            /** @description A stable word for programs, such as `permission_missing`. */
             code?: string;
+            /** @description The value of the trace id header, to find the request in the operator's logs. */
+            trace_id?: string;
             /** @description Messages by the dotted path of the member at fault, such as `name` or `rules.0.container`. */
             errors?: {
                 [key: string]: string[];
@@ -2975,7 +2998,7 @@ export interface components {
                  * @example {
                  *       "title": "Unauthorized",
                  *       "status": 401,
-                 *       "detail": "an API key is required"
+                 *       "detail": "the API key is missing; send it in the header: SVC-API-KEY"
                  *     }
                  */
                 "application/json": components["schemas"]["Problem"];
@@ -2992,7 +3015,7 @@ export interface components {
                  * @example {
                  *       "title": "Forbidden",
                  *       "status": 403,
-                 *       "detail": "this takes application:read, which the caller does not have"
+                 *       "detail": "missing permission application:read"
                  *     }
                  */
                 "application/json": components["schemas"]["Problem"];
@@ -3132,7 +3155,7 @@ export interface components {
                  * @example {
                  *       "title": "Internal Server Error",
                  *       "status": 500,
-                 *       "detail": "something went wrong on our side; trace id 00000000-0000-4000-8000-000000000006"
+                 *       "detail": "internal error; trace id 00000000-0000-4000-8000-000000000006"
                  *     }
                  */
                 "application/json": components["schemas"]["Problem"];
@@ -5642,6 +5665,7 @@ export interface operations {
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
+            408: components["responses"]["RequestTimeout"];
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooManyRequests"];
@@ -7067,6 +7091,37 @@ export interface operations {
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["InternalServerError"];
+            default: components["responses"]["Other"];
+        };
+    };
+    getElementsPlayground: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The page. */
+            200: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "Content-Security-Policy": components["headers"]["ContentSecurityPolicy"];
+                    Vary: components["headers"]["Vary"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /** @example <!doctype html>… */
+                    "text/html": string;
+                };
+            };
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ElementsNotBuilt"];
             default: components["responses"]["Other"];
         };
     };

@@ -175,6 +175,9 @@ func requestPool(ctx context.Context, c *pgxpool.Config, o Options, r *release) 
 		if err := leaseSlot(ctx, conn); err != nil {
 			return err
 		}
+		if err := nameServer(ctx, conn); err != nil {
+			return err
+		}
 		return script(ctx, conn, "SET ROLE "+pgx.Identifier{o.RequestRole}.Sanitize())
 	}
 	var pool *pgxpool.Pool
@@ -246,4 +249,23 @@ func leaseSlot(ctx context.Context, c *pgx.Conn) error {
 func slotOf(c *pgconn.PgConn) int {
 	slot, _ := c.CustomData()[slotName].(int)
 	return slot
+}
+
+// serverName is where a connection notes which server it leads to.
+const serverName = "tokenkeep.server"
+
+const serverStatement = "SELECT pg_postmaster_start_time()::text"
+
+// nameServer notes the server of a connection: the instant at which it started
+// tells it from the one that takes over.
+func nameServer(ctx context.Context, c *pgx.Conn) error {
+	var name string
+	err := c.QueryRow(ctx, serverStatement).Scan(&name)
+	c.PgConn().CustomData()[serverName] = name
+	return err
+}
+
+func serverOf(c *pgconn.PgConn) string {
+	name, _ := c.CustomData()[serverName].(string)
+	return name
 }

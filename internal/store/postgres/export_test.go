@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/tokenkeep/tokenkeep/internal/store"
 )
 
 // OpenTraced opens a store whose statements are traced: those of requests, and
@@ -16,7 +18,7 @@ func OpenTraced(ctx context.Context, url string, o Options, requests, owner pgx.
 
 // Untenanted are the statements on the connections of requests that concern no
 // tenant's rows, and so no tenant.
-var Untenanted = []string{beginView, beginUpdate, beginSingle, commit, leaseStatement, readyStatement, clockStatement, "-- ping"}
+var Untenanted = []string{beginView, beginUpdate, beginSingle, commit, leaseStatement, serverStatement, readyStatement, clockStatement, "-- ping"}
 
 // Tables returns the tables of tenants, and the one of the installation.
 func Tables() (tenants []string, installation string) { return requestTables, "installation" }
@@ -76,3 +78,35 @@ func OldestServer(texts []string) int { return oldestServer(texts) }
 
 // ReleaseSpace is where servers say which migrations they know.
 const ReleaseSpace = releaseSpace
+
+// HoldCommits stands for a commit of a tenant that is under way until it is
+// released: what comes meanwhile is gathered for the next. waiting returns how
+// many wait.
+func (s *Store) HoldCommits(tenant string) (waiting func() int, release func(), err error) {
+	key, err := parseTenant(tenant)
+	if err != nil {
+		return nil, nil, err
+	}
+	g, q := s.gatherer, &queue{leaders: maxLeaders}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.queues[key] = q
+	waiting = func() int {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		return len(q.waiting)
+	}
+	return waiting, func() { g.handOver(key) }, nil
+}
+
+// Rename gives the server of a transaction's connection another name, as if
+// that one led to a server of its own.
+func (s *Store) Rename(ctx context.Context, of store.Tx, name string) error {
+	t := of.(*tx)
+	if err := t.connect(ctx); err != nil {
+		return err
+	}
+	t.conn.Conn().PgConn().CustomData()[serverName] = name
+	t.rows.server = name
+	return nil
+}

@@ -177,6 +177,9 @@ func (s *Store) commitRows(ctx context.Context, tenant tenantKey, r *rows) error
 	if err := t.connect(ctx); err != nil {
 		return err
 	}
+	if r.server != "" && r.server != serverOf(t.conn.Conn().PgConn()) {
+		return errMoved
+	}
 	counters, err := r.counters(slotOf(t.conn.Conn().PgConn()), s.maxContainers)
 	if err != nil {
 		return err

@@ -49,7 +49,11 @@ func entryIDs(positions []store.Position) (made []int64, ids []pgtype.UUID, err 
 }
 
 func (t *tx) AppendLog(_ context.Context, entries ...store.LogEntry) error {
-	if err := t.writes(); err != nil {
+	may := t.writes
+	if t.logs {
+		may = t.usable
+	}
+	if err := may(); err != nil {
 		return err
 	}
 	list := make([]entryRow, len(entries))

@@ -14,6 +14,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -174,12 +175,52 @@ func (s *Store) View(ctx context.Context, tenant string, fn func(store.Tx) error
 		return err
 	}
 	defer s.running.Done()
-	t := &tx{store: s, tenant: key, begin: beginView}
+	return s.look(&tx{store: s, tenant: key, begin: beginView}, fn)
+}
+
+// look runs the function of a view.
+func (s *Store) look(t *tx, fn func(store.Tx) error) error {
 	defer t.end()
 	if err := fn(t); err != nil {
 		return err
 	}
 	return t.failed
+}
+
+// errMoved says that the entries of a read would have been kept by another
+// server than the one that it read from. That one may have been replaced by
+// its standby, and then shows what is no longer so.
+var errMoved = fmt.Errorf("postgres: another server has taken over: %w", store.ErrUnavailable)
+
+// Read implements store.Store: a view, and then the entries that it left, in a
+// commit that they share with others of the tenant. The server that the view
+// read from must keep them: only a server that still is the primary can.
+func (s *Store) Read(ctx context.Context, tenant string, fn func(store.Tx) error) error {
+	key, err := parseTenant(tenant)
+	if err != nil {
+		return err
+	}
+	if err := s.enter(ctx); err != nil {
+		return err
+	}
+	defer s.running.Done()
+	for began := time.Now(); ; {
+		t := &tx{store: s, tenant: key, begin: beginView, logs: true}
+		if err := s.look(t, fn); err != nil || t.rows.empty() {
+			return err
+		}
+		err := s.noted(s.update(ctx, key, func(u store.Tx) error {
+			u.(*tx).rows = t.rows
+			return nil
+		}))
+		if !errors.Is(err, errMoved) || time.Since(began) > againWait {
+			return err
+		}
+		s.requests.Reset()
+		if err := pause(ctx, time.Millisecond); err != nil {
+			return err
+		}
+	}
 }
 
 const readyStatement = "SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::bool"

@@ -21,7 +21,14 @@ type rows struct {
 	groups map[store.GroupKey]*groupDelta
 	kinds  map[string]int64
 	bytes  int // about how much there is to send
+	// server is the one that must keep the rows, because what they tell of was
+	// read there; empty for any.
+	server string
 }
+
+// severalServers is what the rows of reads on different servers must be kept by:
+// none.
+const severalServers = "several"
 
 type tokenRow struct {
 	store.Token
@@ -64,6 +71,12 @@ func (r *rows) add(other *rows) {
 		r.countEntry(kind, n)
 	}
 	r.bytes += other.bytes
+	switch {
+	case r.server == "":
+		r.server = other.server
+	case other.server != "" && other.server != r.server:
+		r.server = severalServers
+	}
 }
 
 func (r *rows) countToken(group store.GroupKey, kind, containers string, n int64) {

@@ -57,6 +57,8 @@ type tx struct {
 	// What was written and not sent: statements, and behind them rows.
 	waiting []step
 	rows    rows
+	// logs says that a view may append to the log. Its entries stay in rows.
+	logs bool
 	// seen are tokens as this transaction has read them, so that to change one
 	// takes no second read. The snapshot does not change; own writes take their
 	// token out.
@@ -210,6 +212,9 @@ func list[T any](ctx context.Context, t *tx, doing, text string, args []any, sca
 // settleRows puts the rows that were written behind the statements that were
 // written before them, so that the order stays. Counters wait for the end.
 func (t *tx) settleRows() {
+	if t.logs {
+		return // they are kept after the view
+	}
 	statements := t.rows.statements()
 	t.needsTenant = t.needsTenant || len(statements) > 0
 	t.waiting = append(t.waiting, statements...)
@@ -218,7 +223,7 @@ func (t *tx) settleRows() {
 
 // settleCounters makes the counters agree with the rows, for who reads them.
 func (t *tx) settleCounters(ctx context.Context) error {
-	if err := t.usable(); err != nil || !t.rows.counted() {
+	if err := t.usable(); err != nil || t.logs || !t.rows.counted() {
 		return err
 	}
 	if err := t.connect(ctx); err != nil { // the slot is the connection's
@@ -274,6 +279,9 @@ func (t *tx) connect(ctx context.Context) error {
 	}
 	c, err := t.store.acquire(ctx)
 	t.conn = c
+	if err == nil && t.logs {
+		t.rows.server = serverOf(c.Conn().PgConn())
+	}
 	return err
 }
 

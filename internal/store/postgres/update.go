@@ -39,7 +39,11 @@ func (s *Store) Update(ctx context.Context, tenant string, fn func(store.Tx) err
 		return err
 	}
 	defer s.running.Done()
-	err = s.update(ctx, key, fn)
+	return s.noted(s.update(ctx, key, fn))
+}
+
+// noted remembers whether changes are refused.
+func (s *Store) noted(err error) error {
 	if err == nil {
 		s.failing.Store(false)
 	} else if errors.Is(err, store.ErrUnavailable) {

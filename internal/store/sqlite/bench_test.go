@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -125,4 +126,53 @@ func copyAndSync(from, to string) error {
 	}
 	_, err = io.Copy(w, r)
 	return errors.Join(err, w.Sync(), w.Close())
+}
+
+// BenchmarkLoggedRead is a token that is read and logged, in a Read beside an
+// Update, which is how reads were made before. Turns alternate.
+func BenchmarkLoggedRead(b *testing.B) {
+	s := open(b, b.TempDir(), sqlite.Options{})
+	const rows, turns = 20_000, 6
+	tenant := storetest.BenchTenant(0)
+	ids := storetest.InsertMany(b, s, tenant, rows)
+	for _, readers := range []int{1, 32} {
+		b.Run(fmt.Sprintf("readers=%d", readers), func(b *testing.B) {
+			for b.Loop() {
+				var rates, cpu [2]float64
+				for turn := range turns {
+					side := turn % 2
+					run := s.Read
+					if side == 1 {
+						run = s.Update
+					}
+					before := processorTime(b)
+					rate := storetest.Rate(b, readers, measured/2, func(n int64) error {
+						id := ids[n*7919%rows]
+						return run(b.Context(), tenant, func(tx store.Tx) error {
+							if _, err := tx.Token(b.Context(), id); err != nil {
+								return err
+							}
+							return tx.AppendLog(b.Context(), storetest.SomeEntry(id))
+						})
+					})
+					rates[side] += rate / (turns / 2)
+					cpu[side] += (processorTime(b) - before).Seconds() * 1e6 / (rate * (measured / 2).Seconds()) / (turns / 2)
+				}
+				b.ReportMetric(rates[0], "reads/s")
+				b.ReportMetric(rates[0]/rates[1], "ratio")
+				b.ReportMetric(cpu[0], "µs-cpu")
+				b.ReportMetric(cpu[1], "µs-cpu-update")
+				b.ReportMetric(0, "ns/op")
+			}
+		})
+	}
+}
+
+// processorTime is what this process has used so far.
+func processorTime(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -25,8 +25,11 @@ type conn struct {
 	statements map[string]statement
 	args       []driver.NamedValue // of the statement at hand; the driver copies them
 	forgets    bool                // a statement has changed what memory keeps
+	changed    recentChange        // the tokens that statements have changed or removed
+	regroups   bool                // a statement has added or removed groups of tokens
 	group      *groupWork          // of the updates that write here; nil where only views read
-	cost       int64               // statements that were run and rows that were read, so far
+	cost       int64               // statements that were run and rows that were read or inserted, so far
+	changes    int64               // statements that were run and read nothing, so far
 }
 
 // durable are the settings that the promise of this package rests on. Every
@@ -101,7 +104,11 @@ type statement struct {
 	driver.Stmt
 	writes  bool
 	forgets bool // it changes what memory keeps
-	log     bool // it reads or changes the log
+	tokens  bool // it changes or removes tokens
+	// regroups says that it adds or removes groups of tokens. Another number of
+	// tokens in a group is no such change.
+	regroups bool
+	log      bool // it reads or changes the log
 }
 
 // What a statement does is found in its text, so that none can be forgotten
@@ -109,6 +116,8 @@ type statement struct {
 var (
 	writingStatement = regexp.MustCompile(`^\s*(INSERT|UPDATE|DELETE|REPLACE)\b`)
 	rememberedTables = regexp.MustCompile(`\b(tenants|applications|application_keys|definitions)\b`)
+	changedTokens    = regexp.MustCompile(`^\s*(UPDATE|DELETE FROM|REPLACE INTO|INSERT OR \w+ INTO)\s+tokens\b`)
+	groupStatement   = regexp.MustCompile(`(?s)^\s*(INSERT|DELETE|REPLACE)\b.*\btoken_groups\b`)
 	logTables        = regexp.MustCompile(`\blog(_[a-z]+)?\b`)
 )
 
@@ -120,20 +129,24 @@ func (c *conn) prepare(text string) (statement, error) {
 	if err != nil {
 		return statement{}, mapError("prepare statement", err)
 	}
-	s := statement{Stmt: raw, writes: writingStatement.MatchString(text), log: logTables.MatchString(text)}
+	s := statement{Stmt: raw, writes: writingStatement.MatchString(text), tokens: changedTokens.MatchString(text), log: logTables.MatchString(text)}
 	s.forgets = s.writes && rememberedTables.MatchString(text)
+	s.regroups = groupStatement.MatchString(text)
 	c.statements[text] = s
 	return s, nil
 }
 
 // ready prepares a statement of an update's or a view's, and what has to be
 // done before it can run.
-func (c *conn) ready(text string) (statement, error) {
+func (c *conn) ready(text string, args []driver.Value) (statement, error) {
 	s, err := c.prepare(text)
 	if err != nil || c.group == nil {
 		return s, err
 	}
-	c.forgets = c.forgets || s.forgets
+	c.forgets, c.regroups = c.forgets || s.forgets, c.regroups || s.regroups
+	if s.tokens {
+		c.changed.note(args)
+	}
 	if s.log {
 		if err := c.group.show(); err != nil {
 			return s, err
@@ -148,7 +161,7 @@ func (c *conn) ready(text string) (statement, error) {
 // exec runs a statement and returns how many rows it changed. Statements are
 // few and constant, so each is prepared once for the life of the connection.
 func (c *conn) exec(text string, args ...driver.Value) (int64, error) {
-	s, err := c.ready(text)
+	s, err := c.ready(text, args)
 	if err != nil {
 		return 0, err
 	}
@@ -166,6 +179,7 @@ func (c *conn) run(text string, args ...driver.Value) (int64, error) {
 
 func (c *conn) step(s statement, args []driver.Value) (int64, error) {
 	c.cost++
+	c.changes++
 	// A context that can end would cost a goroutine for each statement.
 	r, err := s.Stmt.(driver.StmtExecContext).ExecContext(context.Background(), c.named(args))
 	if err != nil {
@@ -178,7 +192,7 @@ func (c *conn) step(s statement, args []driver.Value) (int64, error) {
 // query runs a statement and calls each for every row until it returns false.
 // The values belong to each: the driver copies them out.
 func (c *conn) query(ctx context.Context, text string, args []driver.Value, each func(row []driver.Value) (more bool, err error)) error {
-	s, err := c.ready(text)
+	s, err := c.ready(text, args)
 	if err != nil {
 		return err
 	}

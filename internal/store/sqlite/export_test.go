@@ -23,15 +23,17 @@ func (c *conn) ask(query string, column int) (answers []string, err error) {
 func (s *Store) connections() (map[string]*conn, func()) {
 	all := map[string]*conn{"writer": s.writer.conn, "checkpointer": s.checkpointer.conn}
 	s.checkpointer.mu.Lock()
-	var readers []*conn
-	for range cap(s.readers) {
-		c := <-s.readers
-		readers = append(readers, c)
-		all[fmt.Sprint("reader ", len(readers))] = c
+	taken := map[*conn]connPool{}
+	for name, pool := range map[string]connPool{"viewer": s.viewers, "reader": s.readers} {
+		for i := range cap(pool) {
+			c := <-pool
+			taken[c] = pool
+			all[fmt.Sprint(name, " ", i+1)] = c
+		}
 	}
 	return all, func() {
-		for _, c := range readers {
-			s.readers <- c
+		for c, pool := range taken {
+			pool <- c
 		}
 		s.checkpointer.mu.Unlock()
 	}
@@ -122,4 +124,36 @@ func (s *Store) CountedTerms(ctx context.Context) (n int64, err error) {
 		return err
 	})
 	return n, err
+}
+
+// Costs returns how many statements an idle store has run and rows it has read
+// so far: on the connections of reads, and on that of the writer.
+func (s *Store) Costs() (readers, writer int64) {
+	all, done := s.connections()
+	defer done()
+	for name, c := range all {
+		if strings.HasPrefix(name, "reader") {
+			readers += c.cost
+		}
+	}
+	return readers, all["writer"].cost
+}
+
+// RecentBytes bounds the tokens that are kept in memory.
+const RecentBytes = recentBytes
+
+// Recent returns how many tokens are kept in memory.
+func (s *Store) Recent() (n int) {
+	for i := range s.recent.shards {
+		shard := &s.recent.shards[i]
+		shard.mu.Lock()
+		n += len(shard.young)
+		for k := range shard.old {
+			if _, both := shard.young[k]; !both {
+				n++
+			}
+		}
+		shard.mu.Unlock()
+	}
+	return n
 }

@@ -390,8 +390,8 @@ func TestEveryConnectionIsDurable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(got) != 5 {
-		t.Errorf("looked at %d connections, want 5", len(got))
+	if len(got) != 8 {
+		t.Errorf("looked at %d connections, want 8", len(got))
 	}
 	for name, pragmas := range got {
 		for pragma, value := range want {
@@ -399,7 +399,7 @@ func TestEveryConnectionIsDurable(t *testing.T) {
 				t.Errorf("%s: %s is %q, want %q", name, pragma, pragmas[pragma], value)
 			}
 		}
-		if readOnly := pragmas["query_only"] == "1"; readOnly != strings.HasPrefix(name, "reader") {
+		if readOnly := pragmas["query_only"] == "1"; readOnly != (strings.HasPrefix(name, "reader") || strings.HasPrefix(name, "viewer")) {
 			t.Errorf("%s: query_only is %q", name, pragmas["query_only"])
 		}
 	}

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"database/sql/driver"
+	"runtime"
 	"strings"
 
 	"github.com/tokenkeep/tokenkeep/internal/store"
@@ -111,12 +112,7 @@ func (g *groupWork) write() error {
 	var rows, unsealed []driver.Value
 	for g.written < len(g.entries) {
 		chunk := g.entries[g.written:]
-		for _, n := range insertRows {
-			if n <= len(chunk) {
-				chunk = chunk[:n]
-				break
-			}
-		}
+		chunk = chunk[:chunkOf(len(chunk))]
 		rows, unsealed = rows[:0], unsealed[:0]
 		for i := range chunk {
 			e := &chunk[i]
@@ -131,7 +127,9 @@ func (g *groupWork) write() error {
 		if _, err := g.conn.run(insertUnsealed[len(chunk)], unsealed...); err != nil {
 			return err
 		}
-		g.written += len(chunk)
+		if g.written += len(chunk); g.written < len(g.entries) {
+			runtime.Gosched() // as in insertMany
+		}
 	}
 	for k, n := range counts {
 		if _, err := g.conn.run(addToLogCount, k.tenant[:], k.entity, n); err != nil {

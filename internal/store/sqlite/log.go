@@ -42,11 +42,17 @@ func entryKey(p store.Position) ([]driver.Value, error) {
 // AppendLog leaves the entries for the group to write, so a conflict shows at
 // the commit.
 func (t *tx) AppendLog(_ context.Context, entries ...store.LogEntry) error {
-	if !t.writable {
-		return store.ErrReadOnly
-	}
-	if err := t.usable(); err != nil {
-		return err
+	logs := t.logs
+	if logs == nil {
+		if !t.writable {
+			return store.ErrReadOnly
+		}
+		if err := t.usable(); err != nil {
+			return err
+		}
+		logs = &t.conn.group.entries
+	} else if t.ended || t.failed != nil { // it needs no snapshot
+		return t.usable()
 	}
 	for _, e := range entries {
 		key, err := entryKey(store.Position{CreatedAt: e.CreatedAt, ID: e.ID})
@@ -54,7 +60,7 @@ func (t *tx) AppendLog(_ context.Context, entries ...store.LogEntry) error {
 			return t.fail(err)
 		}
 		t.needsTenant = true
-		t.conn.group.entries = append(t.conn.group.entries, groupEntry{t.tenant, key, e})
+		*logs = append(*logs, groupEntry{t.tenant, key, e})
 	}
 	return nil
 }

@@ -21,6 +21,8 @@ type memory struct {
 	// changes counts the beginnings and the ends of commits that change such
 	// rows: while it is odd, one is under way.
 	changes uint64
+
+	groups *groupMemory // has a lock of its own
 }
 
 type memoryKey struct {
@@ -29,7 +31,7 @@ type memoryKey struct {
 	id     string
 }
 
-func newMemory() *memory { return &memory{rows: map[memoryKey]any{}} }
+func newMemory() *memory { return &memory{rows: map[memoryKey]any{}, groups: newGroupMemory()} }
 
 // turn notes that a commit of such rows begins or has ended, and forgets.
 func (m *memory) turn() {
@@ -74,7 +76,7 @@ func remember[R any](t *tx, kind, id string, size func(R) int, read func() (R, e
 	}
 	key := memoryKey{t.tenant, kind, id}
 	found, changes := t.memory.find(key)
-	if row, ok := found.(R); ok && (t.remembered == nil || *t.remembered == changes) {
+	if row, ok := found.(R); ok && (t.remembered == nil || *t.remembered == changes) && t.stillRecalled() {
 		t.remembered = &changes
 		return row, nil
 	}
@@ -94,15 +96,29 @@ var errChanged = fmt.Errorf("sqlite: changed while a view began: %w", store.ErrU
 func (t *tx) snapshot() error {
 	begin := t.begin
 	t.begin = nil
-	if err := begin(t); err != nil || t.remembered == nil {
+	if err := begin(t); err != nil || t.remembered == nil && t.recalled == nil {
 		return err
 	}
 	// The first statement takes the snapshot.
 	if _, err := t.conn.number(t.ctx, "SELECT count(*) FROM installation"); err != nil {
 		return err
 	}
-	if _, changes := t.memory.find(memoryKey{}); changes != *t.remembered {
+	if !t.stillRemembered() || !t.stillRecalled() {
 		return errChanged
 	}
 	return nil
+}
+
+// stillRemembered reports whether what a view was told from memory is still so.
+func (t *tx) stillRemembered() bool {
+	if t.remembered == nil {
+		return true
+	}
+	_, changes := t.memory.find(memoryKey{})
+	return changes == *t.remembered
+}
+
+// stillRecalled reports the same of the tokens that it was told.
+func (t *tx) stillRecalled() bool {
+	return t.recalled == nil || t.recent.changes.Load() == *t.recalled
 }

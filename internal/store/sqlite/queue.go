@@ -2,13 +2,19 @@ package sqlite
 
 import (
 	"container/heap"
+	"slices"
 	"sync"
 )
 
-// maxTurnCost bounds what is done in one commit while more updates wait, in
-// statements and rows read. It is about what maxGroup ordinary updates cost, and
-// less than one that makes a thousand tokens.
-const maxTurnCost = 4096
+const (
+	// maxTurnCost bounds what is done in one commit while more updates wait, in
+	// statements, and rows read and inserted. It is about what maxGroup ordinary
+	// updates cost, and about one that makes a thousand tokens.
+	maxTurnCost = 4096
+	// longUpdate is what an update costs that others do not share a commit with
+	// if they come before it: all are answered when the last of them is done.
+	longUpdate = 512
+)
 
 // updateQueue is what waits for the writer. The next update is that of the
 // tenant that has cost the writer least since it began to wait: tenants that
@@ -16,6 +22,7 @@ const maxTurnCost = 4096
 // one tenant keep their order. When nobody waits, nothing is remembered.
 type updateQueue struct {
 	added chan struct{} // holds a value when there may be something to take
+	ended func()        // is told that a commit ends before a long update
 
 	mu      sync.Mutex // guards what follows
 	closed  bool
@@ -58,12 +65,20 @@ func (h *tenantHeap) Pop() any {
 	return t
 }
 
-func newUpdateQueue() *updateQueue {
-	return &updateQueue{added: make(chan struct{}, 1), tenants: make(map[tenantKey]*tenantQueue)}
+func newUpdateQueue(ended func()) *updateQueue {
+	return &updateQueue{added: make(chan struct{}, 1), ended: ended, tenants: make(map[tenantKey]*tenantQueue)}
 }
 
 // put adds an update; false when the queue is closed.
 func (q *updateQueue) put(u *update) bool {
+	if !q.add(u) {
+		return false
+	}
+	q.signal() // which wakes the writer, who then needs the lock
+	return true
+}
+
+func (q *updateQueue) add(u *update) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
@@ -80,7 +95,6 @@ func (q *updateQueue) put(u *update) bool {
 		t.cost = max(t.cost, q.now)
 		heap.Push(&q.order, t)
 	}
-	q.signal()
 	return true
 }
 
@@ -105,6 +119,10 @@ func (q *updateQueue) take(group []*update, most int) []*update {
 	for {
 		q.mu.Lock()
 		for len(group) < most && len(q.order) > 0 {
+			if q.endsBefore(q.order[0], group) {
+				q.ended()
+				break
+			}
 			group = append(group, q.pop())
 		}
 		if len(group) == 0 { // then nobody owes anything
@@ -118,6 +136,13 @@ func (q *updateQueue) take(group []*update, most int) []*update {
 		}
 		<-q.added
 	}
+}
+
+// endsBefore decides whether a commit ends before the next update of a tenant:
+// it would be long, going by those before it, and another tenant has one in the
+// commit, which would wait for it.
+func (q *updateQueue) endsBefore(t *tenantQueue, group []*update) bool {
+	return t.usual > longUpdate && slices.ContainsFunc(group, func(u *update) bool { return q.tenants[u.tenant] != t })
 }
 
 // pop takes the next update. What it will cost is not known yet: its tenant is

@@ -2,6 +2,7 @@ package sqlite_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/internal/store"
 	"github.com/tokenkeep/tokenkeep/internal/store/sqlite"
+	"github.com/tokenkeep/tokenkeep/internal/store/storetest"
 )
 
 // order notes whose updates ran, in their order.
@@ -28,26 +30,34 @@ type order struct {
 func (o *order) put(tenant string, n, cost int) {
 	o.t.Helper()
 	for range n {
-		waiting := o.store.Waiting()
-		o.wg.Go(func() {
-			err := o.store.Update(o.t.Context(), tenant, func(tx store.Tx) error {
-				o.mu.Lock()
-				o.ran = append(o.ran, tenant)
-				o.mu.Unlock()
-				for i := range cost {
-					if err := tx.PutMark(context.Background(), fmt.Sprint("mark ", i%10), []byte("value")); err != nil {
-						return err
-					}
+		o.add(tenant, func(tx store.Tx) error {
+			for i := range cost {
+				if err := tx.PutMark(context.Background(), fmt.Sprint("mark ", i%10), []byte("value")); err != nil {
+					return err
 				}
-				return nil
-			})
-			if err != nil {
-				o.t.Errorf("an update of %s: %v", tenant, err)
 			}
+			return nil
 		})
-		for o.store.Waiting() == waiting {
-			runtime.Gosched()
+	}
+}
+
+// add adds an update of a tenant, and returns when it waits.
+func (o *order) add(tenant string, fn func(tx store.Tx) error) {
+	o.t.Helper()
+	waiting := o.store.Waiting()
+	o.wg.Go(func() {
+		err := o.store.Update(o.t.Context(), tenant, func(tx store.Tx) error {
+			o.mu.Lock()
+			o.ran = append(o.ran, tenant)
+			o.mu.Unlock()
+			return fn(tx)
+		})
+		if err != nil {
+			o.t.Errorf("an update of %s: %v", tenant, err)
 		}
+	})
+	for o.store.Waiting() == waiting {
+		runtime.Gosched()
 	}
 }
 
@@ -131,5 +141,84 @@ func TestAnIdleWriterGivesOneTenantEverything(t *testing.T) {
 	after, _ := commits(t, registry)
 	if len(ran) != 200 || after-before != 2 || ended != 0 {
 		t.Errorf("%d updates took %d commits, and %d turns were ended, want 200 in the first and one more, and none", len(ran), after-before, ended)
+	}
+}
+
+// TestSmallUpdatesDoNotShareACommitWithALongOne: an update is answered after its
+// commit, so one that comes before a long one of another tenant is committed
+// before that begins.
+func TestSmallUpdatesDoNotShareACommitWithALongOne(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	s := open(t, t.TempDir(), sqlite.Options{Metrics: registry})
+	before, _ := commits(t, registry)
+	ran := inOrder(t, s, func(o *order) {
+		o.put(tenantA, 3, 5000)
+		o.put(tenantB, 2, 1)
+	})
+	after, _ := commits(t, registry)
+	if want := []string{tenantA, tenantB, tenantB, tenantA, tenantA}; !slices.Equal(ran, want) {
+		t.Errorf("updates ran in the order %v, want %v", ran, want)
+	}
+	// The one that goes first, a long one, both small ones, and two long ones.
+	if n := after - before; n != 5 {
+		t.Errorf("%d commits, want 5: the small updates share one with each other only", n)
+	}
+}
+
+// inserting is an update that creates so many tokens, with an entry for each.
+func inserting(ctx context.Context, tokens int) func(tx store.Tx) error {
+	return func(tx store.Tx) error {
+		for range tokens {
+			tok := storetest.SomeToken()
+			tok.Terms = [][]byte{[]byte("one " + tok.ID), []byte("two " + tok.ID)}
+			if err := errors.Join(tx.InsertToken(ctx, tok), tx.AppendLog(ctx, storetest.SomeEntry(tok.ID))); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// TestManyTokensTakeFewStatements: others wait for the update that creates them.
+func TestManyTokensTakeFewStatements(t *testing.T) {
+	s := open(t, t.TempDir(), sqlite.Options{})
+	before := s.Changes()
+	if err := s.Update(t.Context(), tenantA, inserting(t.Context(), 1000)); err != nil {
+		t.Fatal(err)
+	}
+	// 5,000 rows, 32 at a time, and the counters.
+	if n := s.Changes() - before; n > 250 {
+		t.Errorf("1,000 tokens took %d statements, want at most 250", n)
+	}
+	err := s.View(t.Context(), tenantA, func(tx store.Tx) error {
+		n, err := tx.CountTokens(t.Context(), store.TokenFilter{Groups: store.AllGroups()})
+		if err == nil && n != 1000 {
+			t.Errorf("%d tokens are stored, want 1000", n)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRowsCountAsWorkOfAnUpdate: a tenant is charged for the rows that it
+// inserts, also when few statements insert them.
+func TestRowsCountAsWorkOfAnUpdate(t *testing.T) {
+	s := open(t, t.TempDir(), sqlite.Options{})
+	var first []string
+	ran := inOrder(t, s, func(o *order) {
+		for range 3 {
+			o.add(tenantA, inserting(t.Context(), 1000))
+		}
+		o.put(tenantB, 100, 1)
+	})
+	for _, tenant := range ran[:slices.Index(ran, tenantB)+100] {
+		if tenant == tenantA {
+			first = append(first, tenant)
+		}
+	}
+	if len(ran) != 103 || len(first) > 1 {
+		t.Errorf("%d of three updates that insert 1,000 tokens ran before a hundred small ones, want one at most", len(first))
 	}
 }

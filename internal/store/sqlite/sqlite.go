@@ -45,12 +45,12 @@ const lockWait = 10 * time.Second
 type Options struct {
 	Logger  *slog.Logger
 	Metrics prometheus.Registerer
-	// Readers is how many Views may run at once; 0 means twice the processors,
-	// at least four.
+	// Readers is how many Views may run at once, and how many Reads beside them;
+	// 0 means twice the processors, at least four.
 	Readers int
 	// WALSoftBytes is the size of the write-ahead log from which on it is
 	// copied into the database in the background; WALHardBytes the one from
-	// which on commits wait for that. 0 means 8 and 64 MiB.
+	// which on commits wait for that. 0 means 32 and 64 MiB.
 	WALSoftBytes, WALHardBytes int64
 	// BackupWALBytes is how large that log may grow during a backup; 0 means
 	// 1 GiB.
@@ -84,10 +84,12 @@ type Store struct {
 	log          *slog.Logger
 	lock         *os.File
 	writer       *writer
-	readers      chan *conn
+	viewers      connPool // for View, which may take long
+	readers      connPool // for Read, which never waits for a View
 	checkpointer *checkpointer
 	epochs       *epochKeys
 	memory       *memory
+	recent       *recentTokens
 	reserve      *reserve
 
 	backingUp sync.Mutex      // held while a backup is written
@@ -117,7 +119,7 @@ func Open(ctx context.Context, dir string, o Options) (_ *Store, err error) {
 		o.Readers = max(4, 2*runtime.GOMAXPROCS(0))
 	}
 	if o.WALSoftBytes <= 0 {
-		o.WALSoftBytes = 8 << 20
+		o.WALSoftBytes = 32 << 20
 	}
 	if o.WALHardBytes <= 0 {
 		o.WALHardBytes = 64 << 20
@@ -134,7 +136,7 @@ func Open(ctx context.Context, dir string, o Options) (_ *Store, err error) {
 	if err := folder.Create(dir); err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dir, options: o, log: o.Logger, memory: newMemory()}
+	s := &Store{dir: dir, options: o, log: o.Logger, memory: newMemory(), recent: newRecentTokens()}
 	s.ending, s.end = context.WithCancel(context.Background())
 	defer func() {
 		if err != nil {
@@ -175,14 +177,12 @@ func Open(ctx context.Context, dir string, o Options) (_ *Store, err error) {
 		_ = writing.close()
 		return nil, err
 	}
-	s.writer = newWriter(writing, group, o.MaxContainers, o.TurnEnded, common, s.memory, s.checkpointer, s.reserve, m)
-	s.readers = make(chan *conn, o.Readers)
-	for range o.Readers {
-		c, err := connect(path, o, true, 4<<10, lockWait)
-		if err != nil {
-			return nil, err
-		}
-		s.readers <- c
+	s.writer = newWriter(writing, group, o.MaxContainers, o.TurnEnded, common, s.memory, s.recent, s.checkpointer, s.reserve, m)
+	if s.viewers, err = connectPool(path, o, viewCacheKiB); err != nil {
+		return nil, err
+	}
+	if s.readers, err = connectPool(path, o, readCacheKiB); err != nil {
+		return nil, err
 	}
 	if s.epochs, err = openEpochKeys(filepath.Join(dir, epochFile)); err != nil {
 		return nil, err
@@ -231,21 +231,48 @@ func (s *Store) View(ctx context.Context, tenant string, fn func(store.Tx) error
 	if err != nil {
 		return err
 	}
-	if err := ctx.Err(); err != nil {
+	return s.view(&tx{ctx: ctx, tenant: key, pool: s.viewers}, fn)
+}
+
+// Read implements store.Store: a view, and then the entries that it left go to
+// the writer, which commits them with whatever else waits.
+func (s *Store) Read(ctx context.Context, tenant string, fn func(store.Tx) error) error {
+	key, err := parseTenant(tenant)
+	if err != nil {
+		return err
+	}
+	var entries []groupEntry
+	err = s.view(&tx{ctx: ctx, tenant: key, pool: s.readers, logs: &entries}, fn)
+	if err != nil || len(entries) == 0 {
+		return err
+	}
+	return s.writer.appendLog(ctx, key, entries)
+}
+
+// view runs fn on a snapshot. Many views are answered from memory and need no
+// connection.
+func (s *Store) view(t *tx, fn func(store.Tx) error) error {
+	if err := t.ctx.Err(); err != nil {
 		return err
 	}
 	if err := s.beginView(); err != nil {
 		return err
 	}
 	defer s.views.Done()
-	// Many views are answered from memory and need no connection.
-	t := &tx{ctx: ctx, tenant: key, memory: s.memory, begin: s.begin}
+	again := *t
 	look := func(t *tx) error { return fn(t) }
-	err = s.run(t, look)
-	if errors.Is(t.failed, errChanged) {
-		return s.read(ctx, key, look)
+	t.memory, t.recent, t.begin = s.memory, s.recent, s.begin
+	err := s.run(t, look)
+	if !errors.Is(t.failed, errChanged) {
+		return err
 	}
-	return err
+	if again.logs != nil {
+		*again.logs = nil
+	}
+	if err := s.begin(&again); err != nil {
+		return err
+	}
+	return s.run(&again, look)
 }
 
 // run runs the function of a view and ends the view.
@@ -280,7 +307,7 @@ func (s *Store) Update(ctx context.Context, tenant string, fn func(store.Tx) err
 
 // read runs fn on a snapshot, on a connection that cannot write.
 func (s *Store) read(ctx context.Context, tenant tenantKey, fn func(*tx) error) error {
-	t := &tx{ctx: ctx, tenant: tenant}
+	t := &tx{ctx: ctx, tenant: tenant, pool: s.viewers}
 	if err := s.begin(t); err != nil {
 		return err
 	}
@@ -295,7 +322,7 @@ func (s *Store) begin(t *tx) error {
 	var c *conn
 	var ok bool
 	select {
-	case c, ok = <-s.readers:
+	case c, ok = <-t.pool:
 	case <-t.ctx.Done():
 		return t.ctx.Err()
 	}
@@ -303,7 +330,7 @@ func (s *Store) begin(t *tx) error {
 		return errClosed
 	}
 	if _, err := c.exec("BEGIN"); err != nil {
-		s.readers <- c
+		t.pool <- c
 		return err
 	}
 	t.conn = c
@@ -316,7 +343,7 @@ func (s *Store) finish(t *tx) {
 	if c := t.conn; c != nil {
 		t.conn = nil
 		_, _ = c.exec("ROLLBACK")
-		s.readers <- c
+		t.pool <- c
 	}
 }
 
@@ -362,11 +389,8 @@ func (s *Store) Close() error {
 		s.checkpointer.stop()
 		s.views.Wait()
 		// Every view gives its connection back; then nobody else holds one.
-		for range cap(s.readers) {
-			c := <-s.readers
-			_ = c.close()
-		}
-		close(s.readers)
+		s.viewers.close()
+		s.readers.close()
 		s.closeErr = errors.Join(markClosed(s.writer.conn), s.release())
 	})
 	return s.closeErr
@@ -376,9 +400,11 @@ func (s *Store) Close() error {
 func (s *Store) release() error {
 	s.end()
 	var errs []error
-	for len(s.readers) > 0 {
-		c := <-s.readers
-		errs = append(errs, c.close())
+	for _, pool := range []connPool{s.viewers, s.readers} {
+		for len(pool) > 0 {
+			c := <-pool
+			errs = append(errs, c.close())
+		}
 	}
 	if s.reserve != nil {
 		s.reserve.stop()

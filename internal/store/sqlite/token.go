@@ -65,6 +65,12 @@ func (t *tx) InsertToken(_ context.Context, r store.Token) error {
 	if err := t.grows(); err != nil {
 		return err
 	}
+	if !t.writable && !t.ended {
+		return store.ErrReadOnly
+	}
+	if err := t.usable(); err != nil {
+		return err
+	}
 	if len(r.Containers) == 0 {
 		return errors.New("sqlite: a token must have a container")
 	}
@@ -73,25 +79,23 @@ func (t *tx) InsertToken(_ context.Context, r store.Token) error {
 	if err != nil {
 		return err
 	}
-	if _, err := t.exec("INSERT INTO tokens (tenant_id, "+tokenColumns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-		r.ID, group[:], r.Type, containers, r.Data, orNullBytes(r.Details), orNullBytes(r.ShortLived), orNullBytes(terms),
+	t.needsTenant = true
+	t.inserts.tokens = append(t.inserts.tokens, []driver.Value{
+		t.tenant[:], r.ID, group[:], r.Type, containers, r.Data, orNullBytes(r.Details), orNullBytes(r.ShortLived), orNullBytes(terms),
 		orNull(r.Expiry.At), int64(r.Expiry.OffsetSeconds),
-		r.CreatedBy, int64(r.CreatedAt), r.ModifiedBy, int64(r.ModifiedAt), r.Version, r.DerivedAt()); err != nil {
-		return err
-	}
+		r.CreatedBy, int64(r.CreatedAt), r.ModifiedBy, int64(r.ModifiedAt), r.Version, r.DerivedAt(),
+	})
+	t.inserts.addTerms(t.tenant, r, group)
 	t.countToken(group, r.Type, containers, 1)
-	return t.insertTerms(r, group)
+	t.countTerms(r, group)
+	return nil
 }
 
-func (t *tx) insertTerms(r store.Token, group store.GroupKey) error {
+// countTerms notes that a token has come to its terms.
+func (t *tx) countTerms(r store.Token, group store.GroupKey) {
 	for _, term := range r.Terms {
-		if _, err := t.exec("INSERT INTO token_terms (tenant_id, term, created_at, id, group_id, expires_at) VALUES (?, ?, ?, ?, ?, ?)",
-			term, int64(r.CreatedAt), r.ID, group[:], orNull(r.Expiry.At)); err != nil {
-			return t.fail(err)
-		}
 		t.countTerm(term, group, r.ID, 1)
 	}
-	return nil
 }
 
 // deleteTerms does not mind a term that is missing already: what is damaged
@@ -109,9 +113,11 @@ func (t *tx) deleteTerms(r store.Token, group store.GroupKey) error {
 }
 
 func (t *tx) Token(ctx context.Context, id string) (r store.Token, err error) {
-	err = t.one(ctx, "SELECT "+tokenColumns+" FROM tokens WHERE tenant_id = ? AND id = ?", []driver.Value{id},
-		func(row []driver.Value) (err error) { r, err = scanToken(row); return err })
-	return r, err
+	return t.recall(id, func() (r store.Token, err error) {
+		err = t.one(ctx, "SELECT "+tokenColumns+" FROM tokens WHERE tenant_id = ? AND id = ?", []driver.Value{id},
+			func(row []driver.Value) (err error) { r, err = scanToken(row); return err })
+		return r, err
+	})
 }
 
 func (t *tx) TokenType(ctx context.Context, id string) (kind string, err error) {
@@ -163,7 +169,9 @@ func (t *tx) ReplaceToken(ctx context.Context, r store.Token) error {
 	if err := t.deleteTerms(old, before); err != nil {
 		return err
 	}
-	return t.insertTerms(r, group)
+	t.inserts.addTerms(t.tenant, r, group)
+	t.countTerms(r, group)
+	return nil
 }
 
 func (t *tx) DeleteToken(ctx context.Context, id string) error {
@@ -320,14 +328,15 @@ func (t *tx) TokenGroups(ctx context.Context) ([]store.TokenGroup, error) {
 	if err := t.flushGroups(); err != nil {
 		return nil, err
 	}
-	var list []store.TokenGroup
-	err := t.query(ctx, "SELECT group_id, type, containers FROM token_groups WHERE tenant_id = ?", nil,
-		func(row []driver.Value) (bool, error) {
-			containers, err := store.DecodeStrings(text(row[2]))
-			list = append(list, store.TokenGroup{ID: hex.EncodeToString(blob(row[0])), Type: text(row[1]), Containers: containers})
-			return true, err
-		})
-	return list, err
+	return t.groupsOf(func() (list []store.TokenGroup, err error) {
+		err = t.query(ctx, "SELECT group_id, type, containers FROM token_groups WHERE tenant_id = ?", nil,
+			func(row []driver.Value) (bool, error) {
+				containers, err := store.DecodeStrings(text(row[2]))
+				list = append(list, store.TokenGroup{ID: hex.EncodeToString(blob(row[0])), Type: text(row[1]), Containers: containers})
+				return true, err
+			})
+		return list, err
+	})
 }
 
 func (t *tx) Tokens(ctx context.Context, f store.TokenFilter, p store.Page) ([]store.Token, error) {

@@ -19,10 +19,18 @@ type tx struct {
 	// begin connects a view that has not read yet, within ctx; nil once it has.
 	begin func(*tx) error
 	ctx   context.Context
+	// pool is where the connection of a view comes from. logs gets the entries of
+	// a view that may append to the log.
+	pool connPool
+	logs *[]groupEntry
 	// memory answers the first reads of a view; remembered is its count of
 	// changes when it did.
 	memory     *memory
 	remembered *uint64
+	// recent and recalled are the same for tokens; nil in an update.
+	recent   *recentTokens
+	recalled *uint64
+	inserts  tokenInserts
 	// groups and kinds are changes of the counters that flush writes once,
 	// however many rows of a kind the transaction touches.
 	groups map[store.GroupKey]*groupDelta
@@ -62,6 +70,9 @@ func (t *tx) exec(text string, args ...driver.Value) (int64, error) {
 		return 0, store.ErrReadOnly
 	}
 	if err := t.usable(); err != nil {
+		return 0, err
+	}
+	if err := t.flushTokens(); err != nil {
 		return 0, err
 	}
 	t.needsTenant = true
@@ -135,6 +146,9 @@ func (t *tx) query(ctx context.Context, text string, args []driver.Value, each f
 	if err := t.usable(); err != nil {
 		return err
 	}
+	if err := t.flushTokens(); err != nil {
+		return err
+	}
 	return t.note(t.conn.query(ctx, text, t.with(args), each))
 }
 
@@ -142,11 +156,17 @@ func (t *tx) one(ctx context.Context, text string, args []driver.Value, scan fun
 	if err := t.usable(); err != nil {
 		return err
 	}
+	if err := t.flushTokens(); err != nil {
+		return err
+	}
 	return t.note(t.conn.one(ctx, text, t.with(args), scan))
 }
 
 func (t *tx) number(ctx context.Context, text string, args ...driver.Value) (int64, error) {
 	if err := t.usable(); err != nil {
+		return 0, err
+	}
+	if err := t.flushTokens(); err != nil {
 		return 0, err
 	}
 	n, err := t.conn.number(ctx, text, t.with(args)...)
@@ -159,8 +179,12 @@ func (t *tx) with(args []driver.Value) []driver.Value {
 	return append(out, args...)
 }
 
-// flush writes the counters that the transaction has changed.
+// flush writes the tokens that wait, and the counters that the transaction has
+// changed.
 func (t *tx) flush() error {
+	if err := t.flushTokens(); err != nil {
+		return err
+	}
 	if err := t.flushGroups(); err != nil {
 		return err
 	}

@@ -18,7 +18,9 @@ type update struct {
 	ctx    context.Context
 	tenant tenantKey
 	fn     func(*tx) error
-	done   chan outcome
+	// entries are all that an update without a function has to write.
+	entries []groupEntry
+	done    chan outcome
 	// charged is what its tenant was charged for it. The queue owns it.
 	charged int64
 }
@@ -42,6 +44,7 @@ type writer struct {
 	common        *commonTerms
 	maxContainers int64 // see Options
 	memory        *memory
+	recent        *recentTokens
 	served        map[tenantKey]bool // tenants that are there, and stay
 	queue         *updateQueue
 	turnEnded     func() // is told that a tenant waits for its next turn because others do
@@ -52,10 +55,10 @@ type writer struct {
 	failing       atomic.Bool // the last update was refused, say for a full disk
 }
 
-func newWriter(c *conn, group int, maxContainers int64, turnEnded func(), common *commonTerms, memory *memory, k *checkpointer, r *reserve, m *metrics) *writer {
+func newWriter(c *conn, group int, maxContainers int64, turnEnded func(), common *commonTerms, memory *memory, recent *recentTokens, k *checkpointer, r *reserve, m *metrics) *writer {
 	c.group = &groupWork{conn: c}
 	w := &writer{
-		conn: c, group: group, maxContainers: maxContainers, common: common, memory: memory, served: map[tenantKey]bool{}, queue: newUpdateQueue(), stopped: make(chan struct{}),
+		conn: c, group: group, maxContainers: maxContainers, common: common, memory: memory, recent: recent, served: map[tenantKey]bool{}, queue: newUpdateQueue(turnEnded), stopped: make(chan struct{}),
 		turnEnded: turnEnded, checkpointer: k, reserve: r, metrics: m,
 	}
 	go w.run()
@@ -66,7 +69,15 @@ func newWriter(c *conn, group int, maxContainers int64, turnEnded func(), common
 // whose context ends while it waits in the queue is not run; one that has
 // begun is waited for, because its outcome is then a fact.
 func (w *writer) submit(ctx context.Context, tenant tenantKey, fn func(*tx) error) error {
-	u := &update{ctx: ctx, tenant: tenant, fn: fn, done: make(chan outcome, 1)}
+	return w.wait(&update{ctx: ctx, tenant: tenant, fn: fn, done: make(chan outcome, 1)})
+}
+
+// appendLog commits entries with the updates that wait, as submit does.
+func (w *writer) appendLog(ctx context.Context, tenant tenantKey, entries []groupEntry) error {
+	return w.wait(&update{ctx: ctx, tenant: tenant, entries: entries, done: make(chan outcome, 1)})
+}
+
+func (w *writer) wait(u *update) error {
 	if !w.queue.put(u) {
 		return errClosed
 	}
@@ -191,12 +202,14 @@ func (w *writer) transaction(group []*update) (_ []outcome, ran int, err error) 
 			_, _ = w.conn.run("ROLLBACK")
 		}
 	}()
-	w.conn.forgets = false
+	w.conn.forgets, w.conn.changed = false, recentChange{}
 	defer func() {
 		if w.conn.forgets {
 			clear(w.served) // some may be gone
 		}
 	}()
+	w.conn.regroups = false
+	var regrouped []tenantKey
 	together := w.conn.group
 	together.begin()
 	outcomes := make([]outcome, 0, len(group))
@@ -204,19 +217,21 @@ func (w *writer) transaction(group []*update) (_ []outcome, ran int, err error) 
 	alone := len(group) == 1 // then there are no neighbours to keep
 	begun := w.conn.cost
 	for _, u := range group {
-		if w.conn.cost-begun > maxTurnCost {
+		if w.conn.cost-begun+int64(len(together.entries)) > maxTurnCost {
 			break
 		}
 		before := w.conn.cost
 		together.next(alone)
-		t := &tx{conn: w.conn, tenant: u.tenant, writable: true, memory: w.memory, common: w.common, maxContainers: w.maxContainers, served: w.served, full: w.reserve.full.Load()}
-		o := apply(u, t)
+		o, scrubs := w.apply(u)
 		if o.kept() {
 			kept++
-			scrub = scrub || t.scrub
+			scrub = scrub || scrubs
 		}
 		outcomes = append(outcomes, o)
-		w.queue.settle(u, 1+w.conn.cost-before)
+		if w.conn.regroups {
+			w.conn.regroups, regrouped = false, append(regrouped, u.tenant)
+		}
+		w.queue.settle(u, 1+w.conn.cost-before+int64(len(together.entries)-together.first))
 		if err := together.end(o.kept()); err != nil {
 			return nil, len(outcomes), err
 		}
@@ -236,6 +251,11 @@ func (w *writer) transaction(group []*update) (_ []outcome, ran int, err error) 
 		w.memory.turn()
 		defer w.memory.turn()
 	}
+	if changed := w.conn.changed; !changed.empty() {
+		w.recent.turn(&changed)
+		defer w.recent.turn(&changed)
+	}
+	defer w.memory.groups.change(regrouped)()
 	if _, err := w.conn.run("COMMIT"); err != nil {
 		return nil, ran, err
 	}
@@ -245,8 +265,24 @@ func (w *writer) transaction(group []*update) (_ []outcome, ran int, err error) 
 	return outcomes, ran, nil
 }
 
-// apply runs one update's function. Its panic must not end the writer.
-func apply(u *update, t *tx) (o outcome) {
+// apply does what one update asks for. Entries of a tenant that is known to be
+// there need no statement of their own.
+func (w *writer) apply(u *update) (o outcome, scrub bool) {
+	if u.fn == nil {
+		w.conn.group.entries = append(w.conn.group.entries, u.entries...)
+		if w.served[u.tenant] && !w.conn.forgets {
+			return outcome{}, false
+		}
+		t := &tx{conn: w.conn, tenant: u.tenant, writable: true, served: w.served, needsTenant: true}
+		return outcome{err: t.checkTenant()}, false
+	}
+	t := &tx{conn: w.conn, tenant: u.tenant, writable: true, memory: w.memory, common: w.common, maxContainers: w.maxContainers, served: w.served, full: w.reserve.full.Load()}
+	o = call(u, t)
+	return o, t.scrub
+}
+
+// call runs one update's function. Its panic must not end the writer.
+func call(u *update, t *tx) (o outcome) {
 	defer func() {
 		t.conn, t.ended = nil, true // a transaction kept beyond its function reaches nothing
 		if p := recover(); p != nil {

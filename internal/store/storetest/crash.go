@@ -26,6 +26,7 @@ const (
 	Dropped  = "dropped"  // a deletion was acknowledged
 	Refused  = "refused"  // an insert was answered with store.ErrUnavailable
 	Stays    = "stays"    // a deletion was answered with store.ErrUnavailable
+	Seen     = "seen"     // a read was acknowledged; the id is that of its log entry
 )
 
 // Ledger gathers what the writers know.
@@ -59,8 +60,8 @@ func (l *Ledger) Count(what string) (n int) {
 }
 
 // Work writes while next allows it: tokens of many sizes, each with two terms
-// and a log entry; every fifth time the token before goes again, with an entry.
-// It returns the first error.
+// and a log entry; every fifth time the token before goes again, with an entry,
+// and before that it is read, with an entry. It returns the first error.
 func Work(ctx context.Context, s store.Store, note func(what, id string), next func() bool) error {
 	return work(ctx, s, note, next, func(err error) error { return err })
 }
@@ -87,10 +88,13 @@ func work(ctx context.Context, s store.Store, note func(what, id string), next f
 	last := ""
 	for n := 0; next(); n++ {
 		var err error
-		if n%5 == 4 && last != "" {
+		switch {
+		case n%5 == 3 && last != "":
+			err = see(ctx, s, note, last)
+		case n%5 == 4 && last != "":
 			err = drop(ctx, s, note, last)
 			last = ""
-		} else {
+		default:
 			t := SomeToken()
 			t.Data = make([]byte, 1+n*n*37%3000)
 			if err = keep(ctx, s, note, t); err == nil {
@@ -119,6 +123,22 @@ func keep(ctx context.Context, s store.Store, note func(what, id string), t stor
 	return err
 }
 
+// see reads a token that its writer was told of.
+func see(ctx context.Context, s store.Store, note func(what, id string), id string) error {
+	e := SomeEntry(id)
+	e.Operation = "read"
+	err := s.Read(ctx, CrashTenant, func(tx store.Tx) error {
+		if _, err := tx.Token(ctx, id); err != nil {
+			return fmt.Errorf("read a token that was acknowledged: %w", err)
+		}
+		return tx.AppendLog(ctx, e)
+	})
+	if err == nil {
+		note(Seen, e.ID)
+	}
+	return err
+}
+
 func drop(ctx context.Context, s store.Store, note func(what, id string), id string) error {
 	note(Dropping, id)
 	e := SomeEntry(id)
@@ -143,57 +163,66 @@ func Verify(ctx context.Context, s store.Store, events []Event) error {
 		return fmt.Errorf("Check: found %q, error %v", found, err)
 	}
 	return s.View(ctx, CrashTenant, func(tx store.Tx) error {
-		there, err := whatIsThere(ctx, tx)
+		there, seen, err := whatIsThere(ctx, tx)
 		if err != nil {
 			return err
+		}
+		for i, e := range events {
+			if e.What == Seen && !seen[e.ID] {
+				return fmt.Errorf("of %d events the entry of the acknowledged read at %d is lost", len(events), i)
+			}
 		}
 		return agree(there, events)
 	})
 }
 
 // whatIsThere returns the ids of all tokens, having compared them with their
-// terms, their counter and the log.
-func whatIsThere(ctx context.Context, tx store.Tx) (map[string]bool, error) {
+// terms, their counter and the log; and those of the entries of reads.
+func whatIsThere(ctx context.Context, tx store.Tx) (there, seen map[string]bool, err error) {
 	page := store.Page{Limit: 1 << 30}
 	filter := store.TokenFilter{Now: 1, Groups: every}
 	tokens, err := tx.Tokens(ctx, filter, page)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	count, err := tx.CountTokens(ctx, filter)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	entries, err := tx.Logs(ctx, store.LogFilter{}, page)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	there, created, deleted := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	created, deleted := map[string]bool{}, map[string]bool{}
+	there, seen = map[string]bool{}, map[string]bool{}
 	for i, t := range tokens {
 		there[t.ID] = true
 		if i < 50 {
 			byTerms, err := tx.CountTokens(ctx, store.TokenFilter{Now: 1, Groups: every, Terms: t.Terms})
 			if err != nil || byTerms != 1 {
-				return nil, fmt.Errorf("a token is found by its terms %d times, error %v", byTerms, err)
+				return nil, nil, fmt.Errorf("a token is found by its terms %d times, error %v", byTerms, err)
 			}
 		}
 	}
 	for _, e := range entries {
-		if e.Operation == "delete" {
+		switch e.Operation {
+		case "delete":
 			deleted[e.EntityID] = true
-		} else {
+		case "read":
+			seen[e.ID] = true
+		default:
 			created[e.EntityID] = true
 		}
 	}
-	if int(count) != len(tokens) || len(created)-len(deleted) != len(tokens) || len(created)+len(deleted) != len(entries) {
-		return nil, fmt.Errorf("%d tokens, %d counted, %d created and %d deleted in %d log entries", len(tokens), count, len(created), len(deleted), len(entries))
+	if int(count) != len(tokens) || len(created)-len(deleted) != len(tokens) || len(created)+len(deleted)+len(seen) != len(entries) {
+		return nil, nil, fmt.Errorf("%d tokens, %d counted, %d created, %d deleted and %d read in %d log entries", len(tokens), count, len(created), len(deleted), len(seen), len(entries))
 	}
 	for id := range there {
 		if !created[id] || deleted[id] {
-			return nil, errors.New("a token is there whose log says otherwise")
+			return nil, nil, errors.New("a token is there whose log says otherwise")
 		}
 	}
-	return there, nil
+	return there, seen, nil
 }
 
 func agree(there map[string]bool, events []Event) error {

@@ -84,6 +84,18 @@ func (f *Failing) View(ctx context.Context, tenant string, fn func(store.Tx) err
 	})
 }
 
+// Read implements store.Store. The commit of its entries is a call too.
+func (f *Failing) Read(ctx context.Context, tenant string, fn func(store.Tx) error) error {
+	return f.do(ctx, "Read", func() error {
+		return f.inner.Read(ctx, tenant, func(tx store.Tx) error {
+			if err := fn(failingTx{f, tx}); err != nil {
+				return err
+			}
+			return f.fails(ctx, "commit")
+		})
+	})
+}
+
 // Update implements store.Store.
 func (f *Failing) Update(ctx context.Context, tenant string, fn func(store.Tx) error) error {
 	return f.do(ctx, "Update", func() error {

@@ -47,6 +47,9 @@ func noTenant(f *fixture) {
 		if err := f.View(f.Context(), id, untouched); !errors.Is(err, store.ErrNoTenant) {
 			f.Errorf("View, %s: got error %v, want %v", name, err, store.ErrNoTenant)
 		}
+		if err := f.Read(f.Context(), id, untouched); !errors.Is(err, store.ErrNoTenant) {
+			f.Errorf("Read, %s: got error %v, want %v", name, err, store.ErrNoTenant)
+		}
 		if err := f.Update(f.Context(), id, untouched); !errors.Is(err, store.ErrNoTenant) {
 			f.Errorf("Update, %s: got error %v, want %v", name, err, store.ErrNoTenant)
 		}

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -124,7 +125,7 @@ func KillSometime(cmd *exec.Cmd, round int, told *Ledger, random *rand.Rand, ope
 		}
 		switch {
 		case what == "open":
-		case ok && (what == Kept || what == Dropping || what == Dropped):
+		case ok && slices.Contains([]string{Kept, Dropping, Dropped, Seen}, what):
 			told.Note(what, id)
 		default:
 			failed = fmt.Errorf("the process said %q", lines.Text())

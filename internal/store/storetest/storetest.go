@@ -41,6 +41,7 @@ func Run(t *testing.T, open Open) {
 	}{
 		{"tenants are apart", isolationTests},
 		{"transactions", transactionTests},
+		{"reads", readTests},
 		{"concurrency", concurrencyTests},
 		{"values", valueTests},
 		{"tokens", tokenTests},

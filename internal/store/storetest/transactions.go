@@ -345,6 +345,7 @@ func endedContext(f *fixture) {
 		}
 		for name, call := range map[string]func() error{
 			"View":           func() error { return f.View(ctx, tenantA, untouched) },
+			"Read":           func() error { return f.Read(ctx, tenantA, untouched) },
 			"Update":         func() error { return f.Update(ctx, tenantA, untouched) },
 			"Ready":          func() error { return f.Ready(ctx) },
 			"Check":          func() error { _, err := f.Check(ctx, nil); return err },

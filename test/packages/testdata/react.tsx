@@ -1,4 +1,4 @@
-import { Card, CardCvc, CardReveal, useElements, type ChangeEvent } from '@tokenkeep/react';
+import { BankAccount, Card, CardCvc, CardReveal, Iban, TextField, useElements, type ChangeEvent } from '@tokenkeep/react';
 
 export function Checkout({ publicKey }: { publicKey: string }) {
   const fields = useElements({ key: publicKey, vault: 'https://vault.example' });
@@ -8,6 +8,9 @@ export function Checkout({ publicKey }: { publicKey: string }) {
       <Card elements={fields} layout="stacked" onChange={changed} className="card" disabled={false} />
       <CardCvc elements={fields} ref={(cvc) => cvc?.focus()} />
       <CardReveal elements={fields} />
+      <BankAccount elements={fields} />
+      <Iban elements={fields} onSubmit={() => undefined} />
+      <TextField elements={fields} format="ssn" />
     </form>
   );
 }

@@ -41,7 +41,8 @@ export class TokenkeepError extends Error {
   }
 }
 
-const here = typeof document !== 'undefined' && document.currentScript instanceof HTMLScriptElement ? new URL(document.currentScript.src).origin : '';
+const script = typeof document === 'undefined' ? null : document.currentScript; // of a bundle inside the page it has no address
+const here = script instanceof HTMLScriptElement && script.src ? new URL(script.src).origin : '';
 const EDGE = 4; // pixels around the fields inside the frame, for focus rings
 const CANCEL_MS = 2000; // what a frame has to respond to cancel
 const blank = (): ChangeEvent => ({ complete: false, empty: true, errors: {} });

@@ -36,8 +36,25 @@ var ratePattern = regexp.MustCompile(`tps = ([0-9.]+)`)
 // returns how many a second.
 func (c *Cluster) Pgbench(b *testing.B, url string, clients int, long time.Duration) float64 {
 	b.Helper()
-	path := filepath.Join(c.Folder(), "create.sql")
-	if err := os.WriteFile(path, []byte(pgbenchScript), 0o644); err != nil {
+	return c.pgbench(b, pgbenchScript, url, clients, long)
+}
+
+// pgbenchRead reads one token by its id, as a view does. The id is that of any
+// token: what differs is only where its pages are.
+const pgbenchRead = `SELECT t.* FROM tokens t WHERE (tenant_id, id) = (SELECT tenant_id, id FROM tokens LIMIT 1);
+`
+
+// PgbenchRead reads tokens in a database with so many clients for so long, and
+// returns how many a second.
+func (c *Cluster) PgbenchRead(b *testing.B, url string, clients int, long time.Duration) float64 {
+	b.Helper()
+	return c.pgbench(b, pgbenchRead, url, clients, long)
+}
+
+func (c *Cluster) pgbench(b *testing.B, script, url string, clients int, long time.Duration) float64 {
+	b.Helper()
+	path := filepath.Join(c.Folder(), "bench.sql")
+	if err := os.WriteFile(path, []byte(script), 0o644); err != nil {
 		b.Fatal(err)
 	}
 	database, _, _ := strings.Cut(strings.TrimPrefix(url, "postgres:///"), "?")

@@ -56,5 +56,10 @@ export const Card = of('card', 'Card');
 export const CardNumber = of('number', 'CardNumber');
 export const CardExpiry = of('expiry', 'CardExpiry');
 export const CardCvc = of('cvc', 'CardCvc');
+/** US routing and account number. */
+export const BankAccount = of('bank', 'BankAccount');
+export const Iban = of('iban', 'Iban');
+/** An identity number; format says which. */
+export const TextField = of('text', 'TextField');
 /** Shows a card: call reveal() of its reference. */
 export const CardReveal = of('reveal', 'CardReveal');
