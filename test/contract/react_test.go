@@ -564,7 +564,7 @@ func trialsOfCode(t *testing.T, w *coder) {
 		}
 	}
 	w.wants("without reactor:update", try(w.names["all_key"], `{"code":"1"}`), 403, `"<any>"`)
-	list := w.server.Call(t, "GET", "/logs?entity_type=reactor&entity_id=*&size=1", w.manager.Key, "")
+	list := w.server.Call(t, "GET", "/logs?entity_type=reactor&entity_id=*&size=1&operation=use&outcome=allowed", w.manager.Key, "")
 	if got := fmt.Sprint(member(decode(t, list.Body), "data.0.message")); got != "Reactor code used" {
 		t.Errorf("the log has %q of a trial", got)
 	}
