@@ -22,12 +22,13 @@ const (
 	TraceID                = "TRACE-ID"
 	ReactorID              = "REACTOR-ID"
 	RequestID              = "REQUEST-ID"
+	RunID                  = "RUN-ID"
 )
 
 // HeaderNames lists all of them.
 var HeaderNames = []string{
 	APIKey, PublicKey, IdempotencyKey, IdempotentReplayed, ProxyKey, ProxyURL, ProxyKeepAlive, ProxyConnection,
-	ProxyDestinationStatus, TraceID, ReactorID, RequestID,
+	ProxyDestinationStatus, TraceID, ReactorID, RequestID, RunID,
 }
 
 // Header returns the full name of a header under a prefix.

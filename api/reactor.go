@@ -74,3 +74,41 @@ type Run struct {
 	Failed           bool              `json:"failed"`
 	Console          []json.RawMessage `json:"console"` // {"level":…,"text":…}
 }
+
+// CodeVersion is the code of a reactor or a proxy as it once was.
+type CodeVersion struct {
+	Number int64 `json:"number"`
+	// Code has the pieces by name: code of a reactor, request_transform and
+	// response_transform of a proxy.
+	Code      map[string]string `json:"code"`
+	CreatedBy string            `json:"created_by,omitzero"`
+	ActorName string            `json:"actor_name,omitzero"`
+	CreatedAt Time              `json:"created_at"`
+}
+
+// TryReactor is the body of POST /reactors/try.
+type TryReactor struct {
+	Code          string            `json:"code"`
+	Configuration map[string]string `json:"configuration,omitempty"`
+	ApplicationID string            `json:"application_id,omitempty"`
+	Args          any               `json:"args,omitempty"`
+}
+
+// Trial is what came of code that was tried.
+type Trial struct {
+	Raw json.RawMessage `json:"raw,omitempty"`
+	// Tokenize is what the code wants tokenized. A trial tokenizes nothing.
+	Tokenize         json.RawMessage   `json:"tokenize,omitempty"`
+	Response         *TrialResponse    `json:"response,omitempty"` // that the code gives in place of these
+	Error            *Problem          `json:"error,omitempty"`    // what was wrong with the code
+	TookMicroseconds int64             `json:"took_us"`
+	MemoryBytes      int64             `json:"memory_bytes"`
+	Console          []json.RawMessage `json:"console"` // {"level":…,"text":…}
+}
+
+// TrialResponse is a response that code gives by itself.
+type TrialResponse struct {
+	Status  int               `json:"status"`
+	Headers map[string]string `json:"headers,omitempty"`
+	Body    json.RawMessage   `json:"body,omitempty"`
+}

@@ -34,6 +34,7 @@ type Client struct {
 	Permissions  Permissions
 	Tokens       Tokens
 	Logs         Logs
+	Reports      Reports
 	Sessions     Sessions
 	Access       Access
 	Proxies      Proxies
@@ -153,7 +154,7 @@ func New(baseURL string, options ...Option) (*Client, error) {
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &Client{
 		Tenant: Tenant{c}, Applications: Applications{c}, Keys: Keys{c}, Permissions: Permissions{c},
-		Tokens: Tokens{c}, Logs: Logs{c}, Sessions: Sessions{c}, Access: Access{c}, Reactors: Reactors{c}, Proxies: Proxies{c}, Events: Events{c}, Webhooks: Webhooks{c}, Exports: Exports{c}, Members: Members{c}, Roles: Roles{c}, caller: c,
+		Tokens: Tokens{c}, Logs: Logs{c}, Reports: Reports{c}, Sessions: Sessions{c}, Access: Access{c}, Reactors: Reactors{c}, Proxies: Proxies{c}, Events: Events{c}, Webhooks: Webhooks{c}, Exports: Exports{c}, Members: Members{c}, Roles: Roles{c}, caller: c,
 	}, nil
 }
 

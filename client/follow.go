@@ -37,7 +37,8 @@ const (
 
 var errFollowsOn = fmt.Errorf("client: following has no end: the filter must not have one: %w", ErrInvalid)
 
-// Follow goes through the entries that the filter takes as they come, oldest
+// Follow is Stream for servers and networks that do not pass on streams: it looks
+// for entries again and again. It goes through the entries that the filter takes as they come, oldest
 // first and each one once, until ctx ends. With a From it begins with the
 // entries of that time; otherwise with those made after it was called. It takes
 // log:read.

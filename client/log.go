@@ -25,6 +25,14 @@ type LogFilter struct {
 	EntityID   string
 	From       time.Time // made then or later
 	Before     time.Time // made before then
+
+	// What follows has no index: the server reads a bounded number of entries
+	// in one call, and parts of a list may be empty.
+	ActorID   string
+	Operation string
+	Outcome   string // allowed or denied
+	Transform string // how much of a token was shown: reveal, mask or redact
+	TraceID   string
 }
 
 func (f LogFilter) query() url.Values {
@@ -44,6 +52,11 @@ func (f LogFilter) query() url.Values {
 	set("entity_id", f.EntityID)
 	set("start_date", date(f.From))
 	set("end_date", date(f.Before))
+	set("actor_id", f.ActorID)
+	set("operation", f.Operation)
+	set("outcome", f.Outcome)
+	set("transform", f.Transform)
+	set("trace_id", f.TraceID)
 	return q
 }
 

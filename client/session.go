@@ -71,6 +71,15 @@ func (a Access) Who(ctx context.Context, permission, container string) iter.Seq2
 	}, func(h api.AccessHolder) string { return h.Kind + "/" + h.ID })
 }
 
+// WhoOf goes through everybody who may do something to one token, with how much
+// of it each is shown. It takes application:read.
+func (a Access) WhoOf(ctx context.Context, permission, token string) iter.Seq2[api.AccessHolder, error] {
+	return each(func(number int) (api.List[api.AccessHolder], error) {
+		q := url.Values{"permission": {permission}, "token_id": {token}}
+		return get[api.List[api.AccessHolder]](ctx, a.caller, request{row: whoHasAccess, query: withPage(q, number, pageSize)})
+	}, func(h api.AccessHolder) string { return h.Kind + "/" + h.ID })
+}
+
 // WhoPage returns one page of them, from 1. A size of 0 is the server's default.
 func (a Access) WhoPage(ctx context.Context, permission, container string, number, size int) (api.List[api.AccessHolder], error) {
 	q := url.Values{"permission": {permission}}

@@ -105,9 +105,13 @@ The key needs application:read.`,
 		Args:    cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	container := c.Flags().String("container", "", "container, such as /pci/; left out for permissions that are not on tokens")
+	token := c.Flags().String("token", "", "the token with this id, instead of a container")
 	permission := permissionFlag(c)
 	limit := limitFlag(c)
 	return apiCommand(c, func(c *cobra.Command, call *client.Client, _ []string) (any, error) {
+		if *token != "" {
+			return upTo(c, *limit, call.Access.WhoOf(c.Context(), *permission, *token))
+		}
 		return upTo(c, *limit, call.Access.Who(c.Context(), *permission, *container))
 	}, func(w io.Writer, v any) {
 		printf(w, "KIND\tID\tNAME\tTYPE\tSHOWS\tWHERE\n")

@@ -2,9 +2,11 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,7 +22,7 @@ import (
 func logCommand() *cobra.Command {
 	c := logListCommand("log")
 	c.Short = "List and follow the log of the key's tenant, over the API"
-	c.AddCommand(logListCommand("list"), logNamesCommand(), logTypesCommand())
+	c.AddCommand(logListCommand("list"), logExportCommand(), logIntegrityCommand(), logVerifyCommand(), logNamesCommand(), logTypesCommand())
 	return c
 }
 
@@ -57,26 +59,15 @@ with --entity-type log.`,
   tokenkeep log -f --json --from 2030-01-31T00:00:00Z >> audit.jsonl`,
 		Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	var f client.LogFilter
-	c.Flags().StringVar(&f.EntityType, "entity-type", "", "only entries about this type of thing; 'tokenkeep log types' lists them")
-	var types []string
-	for _, t := range audit.EntityTypes() {
-		types = append(types, t.Value)
-	}
-	_ = c.RegisterFlagCompletionFunc("entity-type", cobra.FixedCompletions(types, cobra.ShellCompDirectiveNoFileComp))
-	c.Flags().StringVar(&f.EntityID, "entity", "", "only entries about the thing with this id")
-	from := c.Flags().String("from", "", "only entries of this time and later: an instant, a day, or how long ago (default: the beginning)")
-	before := c.Flags().String("before", "", "only entries before this time (default: now)")
+	filter := logFilterFlags(c)
 	follow := c.Flags().BoolP("follow", "f", false, "go on with the entries that come")
-	interval := c.Flags().Duration("interval", 2*time.Second, "with --follow, how often to look")
+	interval := c.Flags().Duration("interval", time.Second, "with --follow, how long to wait before connecting again")
 	limit := c.Flags().Uint("limit", 100, "how many at most, 0 for all; with --follow, how many of the past (then default 10, at most 100)")
 	connect := apiFlags(c)
 	asJSON := c.Flags().Bool("json", false, "print JSON, one entry a line")
 	c.RunE = func(c *cobra.Command, _ []string) (err error) {
-		if f.From, err = when(*from, time.Now()); err != nil {
-			return err
-		}
-		if f.Before, err = when(*before, time.Now()); err != nil {
+		f, err := filter()
+		if err != nil {
 			return err
 		}
 		if *interval <= 0 {
@@ -95,7 +86,7 @@ with --entity-type log.`,
 			if !c.Flags().Changed("limit") {
 				past = 10
 			}
-			return followLog(c, call, f, client.Following{Every: *interval, Past: int(min(past, 100))}, put)
+			return followLog(c, call, f, client.Streaming{Pause: *interval, Past: int(min(past, 100))}, put)
 		}
 		n := uint(0)
 		for e, err := range call.Logs.ListFrom(c.Context(), f) {
@@ -121,15 +112,143 @@ with --entity-type log.`,
 	return c
 }
 
-func followLog(c *cobra.Command, call *client.Client, f client.LogFilter, o client.Following, put func(io.Writer, api.LogEntry) error) error {
+// logFilterFlags gives a command the flags that choose entries, and returns what
+// they say once they are parsed.
+func logFilterFlags(c *cobra.Command) func() (client.LogFilter, error) {
+	var f client.LogFilter
+	c.Flags().StringVar(&f.EntityType, "entity-type", "", "only entries about this type of thing; 'tokenkeep log types' lists them")
+	var types []string
+	for _, t := range audit.EntityTypes() {
+		types = append(types, t.Value)
+	}
+	_ = c.RegisterFlagCompletionFunc("entity-type", cobra.FixedCompletions(types, cobra.ShellCompDirectiveNoFileComp))
+	c.Flags().StringVar(&f.EntityID, "entity", "", "only entries about the thing with this id")
+	c.Flags().StringVar(&f.ActorID, "actor", "", "only entries of the actor with this id")
+	c.Flags().StringVar(&f.Operation, "operation", "", "only entries of this operation: create, read, update, delete, use or rotate")
+	c.Flags().StringVar(&f.Outcome, "outcome", "", "only what was allowed, or denied")
+	c.Flags().StringVar(&f.Transform, "transform", "", "only entries that showed this much of a token: reveal, mask or redact")
+	c.Flags().StringVar(&f.TraceID, "trace", "", "only entries of requests with this trace id")
+	from := c.Flags().String("from", "", "only entries of this time and later: an instant, a day, or how long ago (default: the beginning)")
+	before := c.Flags().String("before", "", "only entries before this time (default: now)")
+	return func() (_ client.LogFilter, err error) {
+		if f.From, err = when(*from, time.Now()); err != nil {
+			return f, err
+		}
+		f.Before, err = when(*before, time.Now())
+		return f, err
+	}
+}
+
+func logExportCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "export", Short: "Write all entries of a filter as lines of JSON or as CSV",
+		Long: `Writes all entries that the flags choose, newest first, to the standard output.
+Cells of CSV that a spreadsheet could take for a formula begin with an
+apostrophe. It takes log:read. Entries with proofs, for an auditor, are written
+by 'tokenkeep audit export'.`,
+		Example: "  tokenkeep log export --entity card-of-jane --operation read --format csv > who-saw-it.csv",
+		Args:    cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	filter := logFilterFlags(c)
+	format := c.Flags().String("format", "ndjson", "ndjson or csv")
+	connect := apiFlags(c)
+	asJSON := jsonFlag(c)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		f, err := filter()
+		if err != nil {
+			return err
+		}
+		call, err := connect(keyNeeded)
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			*format = "ndjson"
+		}
+		return asUsage(call.Logs.Export(c.Context(), f, *format, c.OutOrStdout()))
+	}
+	return c
+}
+
+func logIntegrityCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "integrity", Short: "Print the signed head of the log and when it was last verified",
+		Long: `Prints the signed head of the log, how many entries are not sealed yet, and when
+the log was last verified and by whom. With --json the member "head" is a
+checkpoint for 'tokenkeep audit verify --checkpoint'. It takes log:read.`,
+		Example: "  tokenkeep log integrity",
+		Args:    cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	return apiCommand(c, func(c *cobra.Command, call *client.Client, _ []string) (any, error) {
+		return call.Logs.Integrity(c.Context())
+	}, func(w io.Writer, v any) {
+		in := v.(api.LogIntegrity)
+		head, verified := "nothing is sealed yet", "never"
+		if in.Head != nil {
+			head = fmt.Sprintf("batch %d, sealed %s", in.Head.Number, at(in.Head.SealedAt))
+		}
+		if l := in.LastVerification; l != nil {
+			verified = fmt.Sprintf("%s by %s: %d entries, %d findings", at(l.At.Time), plain(cmp.Or(l.ActorName, l.ActorID, l.ActorType)), l.Entries, l.Findings)
+		}
+		fields(w, "head", head, "not sealed", strconv.FormatInt(in.Unsealed, 10), "verified", verified)
+	})
+}
+
+// verifyPause is how often a verification is looked at.
+const verifyPause = time.Second
+
+func logVerifyCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "verify", Short: "Verify the log of the key's tenant on the server",
+		Long: `Starts a verification of the whole log and waits until it is done. A log that
+was changed ends with exit code 10. It takes log:read. 'tokenkeep audit verify',
+on the server's machine, also takes a checkpoint.`,
+		Example: "  tokenkeep log verify",
+		Args:    cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	noWait := c.Flags().Bool("no-wait", false, "print the verification and do not wait for it")
+	id := c.Flags().String("id", "", "look at a verification that was started before")
+	return apiCommand(c, func(c *cobra.Command, call *client.Client, _ []string) (any, error) {
+		ctx, stop := interruptible(c)
+		defer stop()
+		start := call.Logs.Verify
+		if *id != "" {
+			start = func(ctx context.Context) (api.LogVerification, error) { return call.Logs.Verification(ctx, *id) }
+		}
+		v, err := start(ctx)
+		for err == nil && !*noWait && v.Result == nil && v.State != "failed" {
+			select {
+			case <-ctx.Done():
+				return v, ctx.Err()
+			case <-time.After(verifyPause):
+			}
+			v, err = call.Logs.Verification(ctx, v.ID)
+		}
+		if err == nil && v.Result != nil && !v.Result.Clean {
+			for _, f := range v.Result.Findings {
+				printf(c.ErrOrStderr(), "%s: batch %d, entry %s (%s)\n", plain(f.Kind), f.Batch, plain(f.EntryID), plain(f.Detail))
+			}
+			err = errLogChanged
+		}
+		return v, err
+	}, func(w io.Writer, v any) {
+		j := v.(api.LogVerification)
+		fields(w, "verification", plain(j.ID), "state", plain(j.State))
+		if r := j.Result; r != nil {
+			printf(w, "%d entries in %d batches are as they were sealed (%d batches dropped by retention).\n", r.Entries, r.Batches, r.Dropped)
+		}
+	})
+}
+
+func followLog(c *cobra.Command, call *client.Client, f client.LogFilter, o client.Streaming, put func(io.Writer, api.LogEntry) error) error {
 	ctx, stop := interruptible(c)
 	defer stop()
 	o.Trouble = func(err error) { tellTrouble(c, err) }
-	for e, err := range call.Logs.Follow(ctx, f, o) {
+	for e, err := range call.Logs.Stream(ctx, f, o) {
 		if err != nil {
 			return asUsage(err)
 		}
-		if err := put(c.OutOrStdout(), e); err != nil {
+		if err := put(c.OutOrStdout(), e.Entry); err != nil {
 			return err
 		}
 	}
@@ -141,7 +260,7 @@ func followLog(c *cobra.Command, call *client.Client, f client.LogFilter, o clie
 const entryForm = "%-19s  %-28s  %-12s  %-36s  %s\n"
 
 func printEntry(w io.Writer, e api.LogEntry) error {
-	_, err := fmt.Fprintf(w, entryForm, at(e.CreatedAt.Time), plain(e.Message), plain(e.EntityType), plain(e.EntityID), plain(cmp.Or(e.ActorID, e.ActorType)))
+	_, err := fmt.Fprintf(w, entryForm, at(e.CreatedAt.Time), plain(e.Message), plain(e.EntityType), plain(e.EntityID), plain(cmp.Or(e.ActorName, e.ActorID, e.ActorType)))
 	return err
 }
 

@@ -43,7 +43,7 @@ func TestTheLogOverTheAPI(t *testing.T) {
 	x.as(x.keys.ManagementKey)
 	out := x.done("", "log", "list", "--entity-type", "card")
 	wantLine(t, out, `TIME +MESSAGE +TYPE +ENTITY +ACTOR`)
-	wantLine(t, out, `[-0-9]{10} [:0-9]{8}  Token created +card +my-card +[-0-9a-f]{36}`)
+	wantLine(t, out, `[-0-9]{10} [:0-9]{8}  Token created +card +my-card +private`)
 	if lines := strings.Split(strings.TrimSpace(out), "\n"); len(lines) != 3 || !strings.Contains(lines[1], "Token retrieved") {
 		t.Errorf("log list printed\n%s", out)
 	}
@@ -118,6 +118,7 @@ func TestTheLogIsFollowedThroughASilence(t *testing.T) {
 	happen(3, 5)
 	sees("entry-004")
 	down.Store(true)
+	front.CloseClientConnections()
 	happen(5, 8)
 	waittest.Until(t, "the silence is told", func() bool { return strings.Contains(errOut.String(), "looking again") })
 	down.Store(false)

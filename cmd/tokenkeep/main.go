@@ -101,7 +101,7 @@ Start here:
 		}
 	}
 	add(callers, tokenCommand(), tokenizeCommand(), detokenizeCommand(), importCommand(), exportCommand(), sessionCommand(), reactorCommand(), proxyCommand(),
-		applicationCommand(), memberCommand(), roleCommand(), permissionCommand(), accessCommand(), logCommand(), eventsCommand(), webhookCommand(), healthCommand(), profileCommand())
+		applicationCommand(), memberCommand(), roleCommand(), permissionCommand(), accessCommand(), logCommand(), eventsCommand(), webhookCommand(), reportCommand(), healthCommand(), profileCommand())
 	add(operators, devCommand(), initCommand(), serveCommand(), configCommand(), statusCommand(), storeCommand(), sweepCommand(), backupCommand(), restoreCommand(),
 		migrateStoreCommand(), doctorCommand(), tenantCommand(), consoleCommand(), keyCommand(), auditCommand())
 	add("", completionCommand(), versionCommand())

@@ -18,9 +18,10 @@ import (
 )
 
 func proxyCommand() *cobra.Command {
+	versions, restore := proxyVersionCommands()
 	return group("proxy", "Make, list, change, delete and call proxies, and see what a call would send, over the API",
 		proxyCreateCommand(), proxyListCommand(), proxyGetCommand(), proxyUpdateCommand(), proxyReplaceCommand(), proxyRotateKeyCommand(), proxyDeleteCommand(),
-		proxyTryCommand(), proxyCallCommand())
+		proxyTryCommand(), proxyCallCommand(), versions, restore)
 }
 
 func proxyCreateCommand() *cobra.Command {

@@ -19,9 +19,10 @@ import (
 )
 
 func reactorCommand() *cobra.Command {
+	versions, restore := reactorVersionCommands()
 	return group("reactor", "Try out reactor code on this machine; deploy, run, list, change, delete and watch reactors over the API",
 		reactorRunCommand(), reactorDeployCommand(), reactorListCommand(), reactorGetCommand(), reactorUpdateCommand(), reactorDeleteCommand(),
-		reactorReactCommand(), reactorResultCommand(), reactorLogsCommand())
+		reactorReactCommand(), reactorResultCommand(), reactorLogsCommand(), reactorTryCommand(), versions, restore)
 }
 
 // readFile reads a file that an argument names, without repeating its path.

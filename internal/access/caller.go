@@ -7,6 +7,7 @@
 package access
 
 import (
+	"cmp"
 	"iter"
 	"strings"
 )
@@ -28,6 +29,8 @@ type Caller struct {
 	origin Origin
 	member Member // of a member
 	reason string // that the caller gave; see WithReason
+	// actorName is the name of the actor, for the log.
+	actorName string
 }
 
 type kind uint8
@@ -149,6 +152,16 @@ func (c Caller) WithKey(id string) Caller {
 	return c
 }
 
+// WithActorName returns the caller with the name that the log gives it.
+func (c Caller) WithActorName(name string) Caller {
+	c.actorName = name
+	return c
+}
+
+// ActorName returns the name of the actor when it was authenticated; "" for the
+// system and for anonymous callers.
+func (c Caller) ActorName() string { return cmp.Or(c.member.Name, c.actorName) }
+
 // Tenant returns the tenant in which the caller acts.
 func (c Caller) Tenant() string { return c.tenant }
 
@@ -258,6 +271,24 @@ func (c Caller) Reach(p Permission, container string) (most Transform, at string
 		}
 	}
 	return most, at
+}
+
+// Reaches yields the containers from which on the caller may do this to some
+// token, with the most that it may be shown there: the root, and every
+// container that a rule names.
+func (c Caller) Reaches(p Permission) iter.Seq2[string, Transform] {
+	return func(yield func(string, Transform) bool) {
+		seen := make(map[string]bool)
+		for place, possible := range c.reaches(p, "/") {
+			if seen[place] || possible.most() == Nothing {
+				continue
+			}
+			seen[place] = true
+			if !yield(place, possible.most()) {
+				return
+			}
+		}
+	}
 }
 
 // reaches yields what the caller may do in a container, below it, and at every

@@ -276,3 +276,32 @@ func TestCallersForTests(t *testing.T) {
 		}
 	}
 }
+
+func TestTheActorHasAName(t *testing.T) {
+	c := access.NewSystem("t")
+	if c.ActorName() != "" || c.WithActorName("Shop").ActorName() != "Shop" || c.ActorName() != "" {
+		t.Errorf("the name is %q, then %q", c.ActorName(), c.WithActorName("Shop").ActorName())
+	}
+}
+
+func TestReachesYieldsWhereACallerSeesSomething(t *testing.T) {
+	c := accesstest.Caller(t, "t", "a", access.TokenCreate)
+	for container, most := range c.Reaches(access.TokenRead) {
+		t.Errorf("without token:read it reaches %s with %v", container, most)
+	}
+	c = accesstest.Session(t, "t", "a", "s", []access.Rule{
+		{Container: "/pci/low/", Transform: "mask", Permissions: []string{"token:read"}},
+		{Container: "/pci/", Transform: "reveal", Permissions: []string{"token:read"}},
+		{Container: "/pci/", Transform: "mask", Permissions: []string{"token:search"}},
+	})
+	got := make(map[string]string)
+	for container, most := range c.Reaches(access.TokenRead) {
+		got[container] += most.String()
+	}
+	if len(got) != 2 || got["/pci/"] != "reveal" || got["/pci/low/"] != "mask" {
+		t.Errorf("it reaches %v", got)
+	}
+	for range c.Reaches(access.TokenRead) {
+		break
+	}
+}

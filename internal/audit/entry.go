@@ -155,11 +155,17 @@ func entry(c access.Caller, now time.Time, entityType, entityID string, op Opera
 		ID: newID(now), CreatedAt: store.At(now), ActorID: c.Application(), ActorType: c.ActorType(), SessionID: cmp.Or(c.Session(), c.Member().SignIn),
 		EntityType: entityType, EntityID: entityID, Operation: string(op), Outcome: outcome, Message: message,
 		TraceID: c.Origin().TraceID, ClientAddress: c.Origin().Address,
-		ActorName: c.Member().Name, Reason: c.Reason(),
+		ActorName: c.ActorName(), Reason: c.Reason(),
 	}
 	if outcome == outcomeAllowed {
 		e.Event = eventOf(entityType, op)
 	}
+	return e
+}
+
+// Showing returns the entry with how much of a token was shown.
+func Showing(e store.LogEntry, t access.Transform) store.LogEntry {
+	e.Transform = t.String()
 	return e
 }
 

@@ -14,6 +14,7 @@ var noEvent = map[string]string{
 	"event.created": "events are written with other changes", "event.updated": "events do not change", "event.deleted": "retention is no change of the tenant's",
 	"event.key_rotated": "events have no key", "key.updated": "keys do not change", "key.key_rotated": "a new key is another key",
 	"reactor.key_rotated": "reactors have no key", "session.key_rotated": "sessions keep their key", "token.key_rotated": "tokens have no key",
+	"member.key_rotated": "members have no key", "role.key_rotated": "roles have no key",
 	"tenant.deleted": "the events go with the tenant",
 }
 

@@ -55,6 +55,7 @@ type exportEntry struct {
 	TraceID       string    `json:"trace_id"`
 	ClientAddress string    `json:"client_address"`
 	ActorName     string    `json:"actor_name,omitempty"`
+	Transform     string    `json:"transform,omitempty"`
 	Reason        string    `json:"reason,omitempty"`
 	Path          []Hash    `json:"path"`
 }
@@ -63,7 +64,8 @@ func exportedEntry(number int64, index int, e *store.LogEntry, path []Hash) expo
 	return exportEntry{
 		Kind: lineEntry, Batch: number, Index: index, CreatedAt: e.CreatedAt.Time(), ID: e.ID, ActorID: e.ActorID, ActorType: e.ActorType,
 		SessionID: e.SessionID, EntityType: e.EntityType, EntityID: e.EntityID, Operation: e.Operation, Outcome: e.Outcome,
-		Message: e.Message, TraceID: e.TraceID, ClientAddress: e.ClientAddress, ActorName: e.ActorName, Reason: e.Reason, Path: path,
+		Message: e.Message, TraceID: e.TraceID, ClientAddress: e.ClientAddress,
+		ActorName: e.ActorName, Transform: e.Transform, Reason: e.Reason, Path: path,
 	}
 }
 
@@ -71,7 +73,7 @@ func (e *exportEntry) entry() store.LogEntry {
 	return store.LogEntry{
 		CreatedAt: store.At(e.CreatedAt), ID: e.ID, ActorID: e.ActorID, ActorType: e.ActorType, SessionID: e.SessionID,
 		EntityType: e.EntityType, EntityID: e.EntityID, Operation: e.Operation, Outcome: e.Outcome, Message: e.Message,
-		TraceID: e.TraceID, ClientAddress: e.ClientAddress, ActorName: e.ActorName, Reason: e.Reason,
+		TraceID: e.TraceID, ClientAddress: e.ClientAddress, ActorName: e.ActorName, Transform: e.Transform, Reason: e.Reason,
 	}
 }
 

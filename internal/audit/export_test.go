@@ -17,6 +17,7 @@ const (
 	RefusedBurst   = refusedBurst
 	RefusedEvery   = refusedEvery
 	RefusedCallers = refusedCallers
+	MaxScanned     = maxScanned
 )
 
 // LinkAndMessage returns what a checkpoint is chained and signed by.

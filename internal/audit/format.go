@@ -61,7 +61,7 @@ func hashEntry(tenant string, e store.LogEntry) Hash {
 	parts := []string{tenant, decimal(e.CreatedAt), e.ID, e.ActorID, e.ActorType, e.SessionID,
 		e.EntityType, e.EntityID, e.Operation, e.Outcome, e.Message, e.TraceID, e.ClientAddress}
 	label := entryLabel
-	for _, later := range [...]struct{ name, value string }{{"actor_name", e.ActorName}, {"reason", e.Reason}} {
+	for _, later := range [...]struct{ name, value string }{{"actor_name", e.ActorName}, {"transform", e.Transform}, {"reason", e.Reason}} {
 		if later.value != "" {
 			label = laterLabel
 			parts = append(parts, later.name, later.value)

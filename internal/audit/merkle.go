@@ -9,6 +9,9 @@ import (
 // Hash is a SHA-256 hash; as text it is hexadecimal.
 type Hash [sha256.Size]byte
 
+// String returns the hexadecimal text.
+func (h Hash) String() string { return hex.EncodeToString(h[:]) }
+
 // MarshalText implements encoding.TextMarshaler.
 func (h Hash) MarshalText() ([]byte, error) { return []byte(hex.EncodeToString(h[:])), nil }
 

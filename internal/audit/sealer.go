@@ -218,7 +218,12 @@ func (s *Sealer) sealSome(ctx context.Context, tenant string, most int) (done Se
 		if err != nil {
 			return done, false, err
 		}
-		err = s.store.Update(ctx, tenant, func(tx store.Tx) error { return tx.AppendLogBatch(ctx, row, sealed) })
+		err = s.store.Update(ctx, tenant, func(tx store.Tx) error {
+			if err := tx.AppendLogBatch(ctx, row, sealed); err != nil {
+				return err
+			}
+			return addActivity(ctx, tx, entries, s.now())
+		})
 		if errors.Is(err, store.ErrConflict) {
 			tries++ // somebody else was faster: see what is left
 			continue

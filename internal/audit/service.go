@@ -51,6 +51,7 @@ type Service struct {
 	now     func() time.Time
 	log     *slog.Logger
 	refused *refusals
+	streams streams
 }
 
 // New returns the service over a store and the ring of its keys.
@@ -67,13 +68,20 @@ func New(s store.Store, ring *keyring.Ring, o Options) *Service {
 // type or one entity: the call that reads a page makes one, and would push the
 // entries of the next page down. They are in the log, its exports and its
 // verification all the same.
-func (s *Service) List(ctx context.Context, c access.Caller, f store.LogFilter, p store.Page) (list []store.LogEntry, total int64, err error) {
+//
+// A Match narrows the list further. Then the call reads a bounded number of
+// entries, and a filter with more of them is a fault.
+func (s *Service) List(ctx context.Context, c access.Caller, f store.LogFilter, p store.Page, also ...Match) (list []store.LogEntry, total int64, err error) {
 	if err := c.Require(access.LogRead); err != nil {
 		return nil, 0, err
 	}
 	f = standing(f)
 	err = s.read(ctx, c, func(tx store.Tx) (err error) {
-		list = nil
+		list, total = nil, 0
+		if m, narrows := matching(also); narrows {
+			list, total, err = listMatching(ctx, tx, f, m, p)
+			return err
+		}
 		if total, err = tx.CountLogs(ctx, f); err != nil || int64(p.Offset) >= total {
 			return err
 		}
@@ -90,7 +98,10 @@ func (s *Service) List(ctx context.Context, c access.Caller, f store.LogFilter, 
 // the cursor of the next ones; "" at the end. Entries that are written meanwhile
 // are newer and not in it, so whoever follows the cursors meets each entry once.
 // What it lists and logs is as in List. Its cost does not grow with depth.
-func (s *Service) ListFrom(ctx context.Context, c access.Caller, f store.LogFilter, start string, size int) (list []store.LogEntry, next string, err error) {
+//
+// With a Match it reads a bounded number of entries: it may return fewer than
+// size, even none, and a cursor.
+func (s *Service) ListFrom(ctx context.Context, c access.Caller, f store.LogFilter, start string, size int, also ...Match) (list []store.LogEntry, next string, err error) {
 	if err := c.Require(access.LogRead); err != nil {
 		return nil, "", err
 	}
@@ -109,7 +120,13 @@ func (s *Service) ListFrom(ctx context.Context, c access.Caller, f store.LogFilt
 	if after != nil && (f.Before.IsZero() || f.Before > after.CreatedAt) {
 		f.Before = after.CreatedAt + 1 // so that the index begins there
 	}
+	m, narrows := matching(also)
+	var last *store.Position // that was read
 	err = s.read(ctx, c, func(tx store.Tx) (err error) {
+		if narrows {
+			list, last, err = listMatchingFrom(ctx, tx, f, m, after, size)
+			return err
+		}
 		// One more than is asked for tells whether there is more.
 		list, err = tx.Logs(ctx, f, store.Page{After: after, Limit: size + 1})
 		return err
@@ -117,11 +134,14 @@ func (s *Service) ListFrom(ctx context.Context, c access.Caller, f store.LogFilt
 	if err != nil {
 		return nil, "", err
 	}
-	if len(list) <= size {
+	if !narrows && len(list) > size {
+		list = list[:size]
+		last = &store.Position{CreatedAt: list[size-1].CreatedAt, ID: list[size-1].ID}
+	}
+	if last == nil {
 		return list, "", nil
 	}
-	list = list[:size]
-	next, err = sealCursor(keys, store.Position{CreatedAt: list[size-1].CreatedAt, ID: list[size-1].ID})
+	next, err = sealCursor(keys, *last)
 	return list, next, err
 }
 
@@ -142,10 +162,15 @@ func (s *Service) read(ctx context.Context, c access.Caller, view func(store.Tx)
 
 // readFor is read with words that say what the log was read for.
 func (s *Service) readFor(ctx context.Context, c access.Caller, what string, view func(store.Tx) error) error {
+	return s.readAbout(ctx, c, Many, what, view)
+}
+
+// readAbout is readFor with the id of what the log was read about.
+func (s *Service) readAbout(ctx context.Context, c access.Caller, id, what string, view func(store.Tx) error) error {
 	if err := s.store.View(ctx, c.Tenant(), view); err != nil {
 		return fmt.Errorf("audit: list the log: %w", err)
 	}
-	entry := EntryThat(c, s.now(), Log, Many, Read, what)
+	entry := EntryThat(c, s.now(), Log, id, Read, what)
 	err := s.store.Read(ctx, c.Tenant(), func(tx store.Tx) error { return tx.AppendLog(ctx, entry) })
 	if errors.Is(err, store.ErrNoTenant) {
 		return errNoTenant

@@ -90,6 +90,9 @@ var tamperings = map[string]tampering{
 	"another outcome":      {setField("outcome = 'denied'"), audit.Changed, 2, 7},
 	"another message":      {setField("message = 'Token used'"), audit.Changed, 2, 7},
 	"another trace":        {setField("trace_id = 'trace-2'"), audit.Changed, 2, 7},
+	"a name":               {setField("actor_name = 'Shop'"), audit.Changed, 2, 7},
+	"a transform":          {setField("transform = 'reveal'"), audit.Changed, 2, 7},
+	"a reason":             {setField("reason = 'refund'"), audit.Changed, 2, 7},
 	"another address":      {setField("client_address = ''"), audit.Changed, 2, 7},
 	"a byte between texts": {setField("trace_id = 'trace-11', client_address = '92.0.2.7'"), audit.Changed, 2, 7},
 	"another time":         {setField("created_at = created_at + 1"), audit.Removed, 2, 7},
@@ -97,7 +100,7 @@ var tamperings = map[string]tampering{
 	"another id":           {setField("id = x'00000000000070008000000000000001'"), audit.Inserted, 0, -1},
 
 	"an entry inserted": {func(w *world, tenant string, e []store.LogEntry) {
-		w.tamper("INSERT INTO log SELECT tenant_id, created_at + 1, id, actor_id, actor_type, session_id, entity_type, entity_id, operation, outcome, message, trace_id, client_address, actor_name, reason FROM log"+row,
+		w.tamper("INSERT INTO log SELECT tenant_id, created_at + 1, id, actor_id, actor_type, session_id, entity_type, entity_id, operation, outcome, message, trace_id, client_address, actor_name, transform, reason FROM log"+row,
 			rowOf(tenant, e[7])...)
 	}, audit.Inserted, 0, -1},
 	"contents swapped": {func(w *world, tenant string, e []store.LogEntry) {
@@ -234,7 +237,7 @@ func TestALogOfManyPagesIsVerifiedAndOneInsertedEntryIsNamed(t *testing.T) {
 	}
 	inserted := uuid.New()
 	at := int64(entries[audit.PageSize+50].CreatedAt) + 1
-	w.tamper("INSERT INTO log SELECT tenant_id, ?, ?, actor_id, actor_type, session_id, entity_type, entity_id, operation, outcome, message, trace_id, client_address, actor_name, reason FROM log"+row,
+	w.tamper("INSERT INTO log SELECT tenant_id, ?, ?, actor_id, actor_type, session_id, entity_type, entity_id, operation, outcome, message, trace_id, client_address, actor_name, transform, reason FROM log"+row,
 		append([]any{at, inserted}, rowOf(tenant, entries[7])...)...)
 	w.tamper("DELETE FROM log"+row, rowOf(tenant, entries[n-1])...)
 	v = w.verify(tenant, nil)

@@ -105,6 +105,8 @@ type Service[T any] struct {
 	// nil for kinds that have none.
 	key func(jsonvalue.Value) secret.Text
 	as  func(Definition) T
+	// code returns the pieces of code in contents; nil keeps no versions.
+	code func(jsonvalue.Value) map[string]string
 }
 
 // New returns the service for one kind. key returns the key by which a
@@ -301,6 +303,9 @@ func (s *Service[T]) Create(ctx context.Context, c access.Caller, in Draft, last
 		if err := tx.InsertDefinition(ctx, r); err != nil {
 			return fmt.Errorf("insert a definition: %w", err)
 		}
+		if err := s.keepVersion(ctx, tx, c, keys, r, in.Contents, nil); err != nil {
+			return err
+		}
 		if err := tx.AppendLog(ctx, audit.Entry(c, s.now(), s.kind.Entity, r.ID, audit.Create)); err != nil {
 			return err
 		}
@@ -436,14 +441,15 @@ func (s *Service[T]) changeOnce(ctx context.Context, c access.Caller, keys *keyr
 	if err != nil {
 		return changed, err
 	}
-	old, err := s.openAs(keys, r)
+	was, err := s.open(keys, r)
 	if err != nil {
 		return changed, err
 	}
-	next, err := change(old)
+	next, err := change(s.as(was))
 	if err != nil {
 		return changed, err
 	}
+	before := s.versionOf(was)
 	moved := next.ApplicationID != r.ApplicationID
 	r.Name, r.ApplicationID = next.Name, next.ApplicationID
 	r.ModifiedBy, r.ModifiedAt = c.Application(), store.At(s.now())
@@ -471,6 +477,9 @@ func (s *Service[T]) changeOnce(ctx context.Context, c access.Caller, keys *keyr
 		}
 		if err := tx.ReplaceDefinition(ctx, r); err != nil {
 			return fmt.Errorf("replace a definition: %w", err)
+		}
+		if err := s.keepVersion(ctx, tx, c, keys, r, next.Contents, before); err != nil {
+			return err
 		}
 		if err := tx.AppendLog(ctx, audit.Entry(c, s.now(), s.kind.Entity, id, op)); err != nil {
 			return err
@@ -511,6 +520,9 @@ func (s *Service[T]) deleteIf(ctx context.Context, c access.Caller, id string, c
 			return s.kind.Absent
 		} else if err != nil {
 			return fmt.Errorf("delete a definition: %w", err)
+		}
+		if err := s.dropVersions(ctx, tx, id); err != nil {
+			return err
 		}
 		return tx.AppendLog(ctx, audit.Entry(c, s.now(), s.kind.Entity, id, audit.Delete))
 	})

@@ -43,7 +43,8 @@ func (s *Service) Authenticate(ctx context.Context, text secret.Text) (access.Ca
 	if err != nil {
 		return access.Caller{}, err
 	}
-	return access.NewApplication(k.Tenant(), known.row.ID, access.ApplicationType(known.row.Type), known.grant).WithKey(found.ID), nil
+	s.used.note(k.Tenant(), found.ID, s.now())
+	return access.NewApplication(k.Tenant(), known.row.ID, access.ApplicationType(known.row.Type), known.grant).WithKey(found.ID).WithActorName(known.row.Name), nil
 }
 
 // lookUp finds the application of a key, as it is now.

@@ -36,6 +36,7 @@ type Service struct {
 	seal        func(ctx context.Context, tenant string) error
 	random      io.Reader
 	grants      grants
+	used        keyUse
 }
 
 // New returns a service. environment is the word that its keys carry; seal

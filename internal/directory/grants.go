@@ -45,6 +45,7 @@ func (g *grants) opened(tenant string, keys *keyring.Keys, row store.Application
 	k, ok := g.known[id]
 	g.mu.RUnlock()
 	if ok && sameGrant(k.row, row) {
+		k.row = row // the name may be another one
 		return k, nil
 	}
 	sealed, err := openGrant(keys, row)

@@ -198,7 +198,7 @@ func (s *Service) holderOf(keys *keyring.Keys, r store.Application) (access.Call
 	if !r.ExpiresAt.IsZero() && r.ExpiresAt <= store.At(s.now()) {
 		state = HasExpired
 	}
-	return access.NewApplication(keys.Tenant(), r.ID, access.ApplicationType(r.Type), g), state, nil
+	return access.NewApplication(keys.Tenant(), r.ID, access.ApplicationType(r.Type), g).WithActorName(r.Name), state, nil
 }
 
 // sessionHolder is the caller that a session's key would be.
@@ -268,33 +268,7 @@ func (s *Service) Who(ctx context.Context, c access.Caller, permission, containe
 	// The review only reads, however long it takes: writers do not wait for it.
 	err = s.store.View(ctx, c.Tenant(), func(tx store.Tx) error {
 		list = nil // a transaction may run again
-		names := make(map[string]string)
-		err := eachOf(func(page store.Page) ([]store.Application, error) {
-			return tx.Applications(ctx, store.ApplicationFilter{}, page)
-		}, func(r store.Application) (store.Position, error) {
-			names[r.ID] = r.Name
-			holder, state, err := s.holderOf(keys, r)
-			if err == nil && state == Active {
-				could(Holder{ID: r.ID, Name: r.Name, Type: access.ApplicationType(r.Type), ExpiresAt: r.ExpiresAt.Time()}, holder)
-			}
-			return store.Position{CreatedAt: r.CreatedAt, ID: r.ID}, err
-		})
-		if err != nil {
-			return fmt.Errorf("review applications: %w", err)
-		}
-		err = eachOf(func(page store.Page) ([]store.Session, error) {
-			return tx.Sessions(ctx, store.SessionFilter{Now: store.At(s.now())}, page)
-		}, func(r store.Session) (store.Position, error) {
-			holder, state, err := s.sessionHolder(ctx, tx, keys, r)
-			if err == nil && state == Active {
-				could(Holder{Session: true, ID: r.ID, Name: names[r.CreatedBy], ExpiresAt: r.ExpiresAt.Time()}, holder)
-			}
-			return store.Position{CreatedAt: r.CreatedAt, ID: r.ID}, err
-		})
-		if err != nil {
-			return fmt.Errorf("review sessions: %w", err)
-		}
-		return nil
+		return s.eachHolder(ctx, tx, keys, func(h Holder, _ made, holder access.Caller) { could(h, holder) })
 	})
 	if err != nil {
 		return nil, err
@@ -302,6 +276,81 @@ func (s *Service) Who(ctx context.Context, c access.Caller, permission, containe
 	return list, s.read(ctx, c, func(tx store.Tx) error {
 		return tx.AppendLog(ctx, audit.EntryBy(c, s.now(), audit.Application, audit.Many, audit.Read, "access review"))
 	})
+}
+
+// WhoOf is Who for one token: the decision about it is exact. It takes
+// application:read, and the token is in the log as read.
+func (s *Service) WhoOf(ctx context.Context, c access.Caller, permission, token string) (list []Holder, err error) {
+	keys, err := s.keysFor(ctx, c, access.ApplicationRead)
+	if err != nil {
+		return nil, err
+	}
+	p, ok := access.ParsePermission(permission)
+	if !ok || !p.OnTokens() {
+		return nil, fault.Field("permission", "must be a permission on tokens")
+	}
+	err = s.update(ctx, c, func(tx store.Tx) error {
+		list = nil // a transaction may run again
+		t, err := tx.Token(ctx, token)
+		if errors.Is(err, store.ErrNotFound) || err == nil && !t.Expiry.At.IsZero() && t.Expiry.At <= store.At(s.now()) {
+			return errNoToken
+		}
+		if err != nil {
+			return fmt.Errorf("look for token: %w", err)
+		}
+		err = s.eachHolder(ctx, tx, keys, func(h Holder, _ made, holder access.Caller) {
+			d := holder.Decide(p, access.Target{ID: t.ID, Containers: t.Containers})
+			if h.Transform, h.Container = d.Transform, d.By.Container; h.Transform != access.Nothing {
+				list = append(list, h)
+			}
+		})
+		if err != nil {
+			return err
+		}
+		return tx.AppendLog(ctx, audit.EntryBy(c, s.now(), t.Type, t.ID, audit.Read, "access review"))
+	})
+	return list, err
+}
+
+// made is who last changed a holder, and when.
+type made struct {
+	at store.Time
+	by string
+}
+
+// eachHolder calls do with every active application and live session.
+func (s *Service) eachHolder(ctx context.Context, tx store.Tx, keys *keyring.Keys, do func(h Holder, m made, holder access.Caller)) error {
+	names := make(map[string]string)
+	err := eachOf(func(page store.Page) ([]store.Application, error) {
+		return tx.Applications(ctx, store.ApplicationFilter{}, page)
+	}, func(r store.Application) (store.Position, error) {
+		names[r.ID] = r.Name
+		holder, state, err := s.holderOf(keys, r)
+		if err == nil && state == Active {
+			m := made{r.ModifiedAt, r.ModifiedBy}
+			if m.at.IsZero() {
+				m = made{r.CreatedAt, r.CreatedBy}
+			}
+			do(Holder{ID: r.ID, Name: r.Name, Type: access.ApplicationType(r.Type), ExpiresAt: r.ExpiresAt.Time()}, m, holder)
+		}
+		return store.Position{CreatedAt: r.CreatedAt, ID: r.ID}, err
+	})
+	if err != nil {
+		return fmt.Errorf("review applications: %w", err)
+	}
+	err = eachOf(func(page store.Page) ([]store.Session, error) {
+		return tx.Sessions(ctx, store.SessionFilter{Now: store.At(s.now())}, page)
+	}, func(r store.Session) (store.Position, error) {
+		holder, state, err := s.sessionHolder(ctx, tx, keys, r)
+		if err == nil && state == Active {
+			do(Holder{Session: true, ID: r.ID, Name: names[r.CreatedBy], ExpiresAt: r.ExpiresAt.Time()}, made{r.CreatedAt, r.CreatedBy}, holder)
+		}
+		return store.Position{CreatedAt: r.CreatedAt, ID: r.ID}, err
+	})
+	if err != nil {
+		return fmt.Errorf("review sessions: %w", err)
+	}
+	return nil
 }
 
 // eachOf goes through a list page by page. do says where its row stands.

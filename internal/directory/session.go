@@ -234,7 +234,7 @@ func (s *Service) AuthorizeSession(ctx context.Context, c access.Caller, in Auth
 		if ended(r, s.now()) {
 			return errNoNonce
 		}
-		if _, err := s.creatorOf(ctx, tx, keys, r, g); errors.Is(err, errNoCreatingKey) {
+		if _, _, err := s.creatorOf(ctx, tx, keys, r, g); errors.Is(err, errNoCreatingKey) {
 			return errNoNonce
 		} else if err != nil {
 			return err
@@ -377,13 +377,14 @@ func (s *Service) callerOfSession(ctx context.Context, tx store.Tx, keys *keyrin
 	if ended(r, s.now()) {
 		return access.Caller{}, errSessionEnded
 	}
-	if _, err := s.creatorOf(ctx, tx, keys, r, g); err != nil {
+	_, name, err := s.creatorOf(ctx, tx, keys, r, g)
+	if err != nil {
 		return access.Caller{}, err
 	}
 	if r.AuthorizedBy == "" {
 		return access.Caller{}, errNotYet
 	}
-	limit, err := s.holderOfKey(ctx, tx, keys, issuer{r.AuthorizedBy, g.AuthorizedWith, r.AuthorizedKeyID, r.AuthorizedAt, errNoAuthorizingKey})
+	limit, _, err := s.holderOfKey(ctx, tx, keys, issuer{r.AuthorizedBy, g.AuthorizedWith, r.AuthorizedKeyID, r.AuthorizedAt, errNoAuthorizingKey})
 	if err != nil {
 		return access.Caller{}, err
 	}
@@ -396,9 +397,9 @@ func (s *Service) callerOfSession(ctx context.Context, tx store.Tx, keys *keyrin
 		return access.Caller{}, err
 	}
 	if lifted {
-		return access.NewUncappedSession(keys.Tenant(), r.CreatedBy, r.ID, own), nil
+		return access.NewUncappedSession(keys.Tenant(), r.CreatedBy, r.ID, own).WithActorName(name), nil
 	}
-	return access.NewSession(keys.Tenant(), r.CreatedBy, r.ID, own, limit), nil
+	return access.NewSession(keys.Tenant(), r.CreatedBy, r.ID, own, limit).WithActorName(name), nil
 }
 
 // issuer is who created a session, or who authorized it: an application, and the
@@ -413,31 +414,30 @@ type issuer struct {
 
 // creatorOf returns what the application that created a session may do, or
 // errNoCreatingKey.
-func (s *Service) creatorOf(ctx context.Context, tx store.Tx, keys *keyring.Keys, r store.Session, g sealedSession) (access.Grant, error) {
+func (s *Service) creatorOf(ctx context.Context, tx store.Tx, keys *keyring.Keys, r store.Session, g sealedSession) (grant access.Grant, name string, err error) {
 	return s.holderOfKey(ctx, tx, keys, issuer{r.CreatedBy, g.CreatedWith, r.CreatedKeyID, r.CreatedAt, errNoCreatingKey})
 }
 
-// holderOfKey returns what an application may do now, if its key is live: the
-// key is not revoked, and the application is neither gone nor expired.
-func (s *Service) holderOfKey(ctx context.Context, tx store.Tx, keys *keyring.Keys, from issuer) (access.Grant, error) {
+// holderOfKey returns what an application may do now and its name, if its key is
+// live: the key is not revoked, and the application is neither gone nor expired.
+func (s *Service) holderOfKey(ctx context.Context, tx store.Tx, keys *keyring.Keys, from issuer) (grant access.Grant, name string, err error) {
 	find := findKey
 	if from.key.ID == "" {
 		find = findAnyKey
 	}
 	a, err := find(ctx, tx, from)
 	if err != nil {
-		return access.Grant{}, notFound(err, from.dead)
+		return access.Grant{}, "", notFound(err, from.dead)
 	}
 	// Opened first: what the row says in clear counts only once that is known
 	// to be what was sealed.
-	grant, err := s.grants.of(keys.Tenant(), keys, a)
-	if err != nil {
-		return access.Grant{}, err
+	if grant, err = s.grants.of(keys.Tenant(), keys, a); err != nil {
+		return access.Grant{}, "", err
 	}
 	if !a.ExpiresAt.IsZero() && a.ExpiresAt <= store.At(s.now()) {
-		return access.Grant{}, from.dead
+		return access.Grant{}, "", from.dead
 	}
-	return grant, nil
+	return grant, a.Name, nil
 }
 
 // findKey returns the application of a key that is live.

@@ -1,12 +1,14 @@
 package endpoint
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/access"
 	"github.com/tokenkeep/tokenkeep/internal/directory"
+	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 	"github.com/tokenkeep/tokenkeep/internal/idempotency"
 	"github.com/tokenkeep/tokenkeep/internal/response"
@@ -61,17 +63,27 @@ func stepOf(step access.Step) api.AccessStep {
 
 func (s Services) whoHasAccess(r *http.Request, c access.Caller, _ *idempotency.Attempt) (*response.Response, error) {
 	return listed(r, func(q url.Values, page store.Page) ([]directory.Holder, int64, error) {
-		all, err := s.Directory.Who(r.Context(), c, q.Get("permission"), q.Get("container"))
-		from := min(page.Offset, len(all))
-		return all[from:min(from+page.Limit, len(all))], int64(len(all)), err
-	}, func(h directory.Holder) api.AccessHolder {
-		row := api.AccessHolder{
-			Kind: "application", ID: h.ID, Name: h.Name, ApplicationType: string(h.Type), Transform: h.Transform.String(),
-			Container: h.Container, ExpiresAt: api.Time{Time: h.ExpiresAt},
+		if !q.Has("token_id") {
+			all, err := s.Directory.Who(r.Context(), c, q.Get("permission"), q.Get("container"))
+			return part(all, page), int64(len(all)), err
 		}
-		if h.Session {
-			row.Kind = "session"
+		if q.Has("container") {
+			return nil, 0, errTokenOrContainer
 		}
-		return row
-	})
+		all, err := s.Directory.WhoOf(r.Context(), c, cmp.Or(q.Get("permission"), access.TokenRead.String()), q.Get("token_id"))
+		return part(all, page), int64(len(all)), err
+	}, holderOf)
+}
+
+var errTokenOrContainer = fault.Field("container", "cannot be given with token_id")
+
+func holderOf(h directory.Holder) api.AccessHolder {
+	row := api.AccessHolder{
+		Kind: "application", ID: h.ID, Name: h.Name, ApplicationType: string(h.Type), Transform: h.Transform.String(),
+		Container: h.Container, ExpiresAt: api.Time{Time: h.ExpiresAt},
+	}
+	if h.Session {
+		row.Kind = "session"
+	}
+	return row
 }

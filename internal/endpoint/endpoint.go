@@ -28,10 +28,12 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/idempotency"
 	"github.com/tokenkeep/tokenkeep/internal/importing"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
+	"github.com/tokenkeep/tokenkeep/internal/limit"
 	"github.com/tokenkeep/tokenkeep/internal/member"
 	"github.com/tokenkeep/tokenkeep/internal/openid"
 	"github.com/tokenkeep/tokenkeep/internal/proxy"
 	"github.com/tokenkeep/tokenkeep/internal/reactor"
+	"github.com/tokenkeep/tokenkeep/internal/report"
 	"github.com/tokenkeep/tokenkeep/internal/response"
 	"github.com/tokenkeep/tokenkeep/internal/secret"
 	"github.com/tokenkeep/tokenkeep/internal/store"
@@ -55,6 +57,10 @@ type Services struct {
 	Providers   *openid.Providers
 	// ConsoleURL returns the origin under which browsers reach the server.
 	ConsoleURL func() string
+
+	Verifications *audit.Verifications
+	Limits        *limit.Recorder
+	Reports       *report.Service
 }
 
 // row is a route with what it does.
@@ -92,6 +98,10 @@ func Routes(s Services) []httpapi.Route {
 
 		{httpapi.Route{Pattern: "POST /access/explain", Auth: httpapi.APIKey, Permission: access.ApplicationRead, Body: httpapi.JSON}, s.explainAccess},
 		{httpapi.Route{Pattern: "GET /access/who", Auth: httpapi.APIKey, Permission: access.ApplicationRead}, s.whoHasAccess},
+		{httpapi.Route{Pattern: "GET /reports/activity", Auth: httpapi.APIKey, Permission: access.ReportRead}, s.getActivity},
+		{httpapi.Route{Pattern: "GET /reports/keys", Auth: httpapi.APIKey, Permission: access.ApplicationRead}, s.listKeyReport},
+		{httpapi.Route{Pattern: "GET /reports/access", Auth: httpapi.APIKey, Permission: access.ApplicationRead}, s.listAccessReport},
+		{httpapi.Route{Pattern: "GET /reports/attention", Auth: httpapi.APIKey, Permission: access.ReportRead}, s.getAttention},
 		{httpapi.Route{Pattern: "GET /permissions", Auth: httpapi.APIKey}, s.listPermissions},
 
 		{httpapi.Route{Pattern: "POST /tokenize", Auth: httpapi.APIKey, Permission: access.TokenCreate, FromCode: true, Body: httpapi.JSON, Idempotent: true}, s.tokenize},
@@ -122,6 +132,11 @@ func Routes(s Services) []httpapi.Route {
 		{httpapi.Route{Pattern: "POST /reactors/{id}/react", Auth: httpapi.APIKey, Permission: access.TokenUse, FromCode: true, Body: httpapi.JSON, Idempotent: true}, s.react},
 		{httpapi.Route{Pattern: "POST /reactors/{id}/react-async", Auth: httpapi.APIKey, Permission: access.TokenUse, FromCode: true, Body: httpapi.JSON, Idempotent: true}, s.reactAsync},
 		{httpapi.Route{Pattern: "GET /reactors/{id}/results/{request_id}", Auth: httpapi.APIKey, Permission: access.TokenUse, FromCode: true}, s.getResult},
+		{httpapi.Route{Pattern: "POST /reactors/try", Auth: httpapi.APIKey, Permission: access.ReactorUpdate, Body: httpapi.JSON}, s.tryReactor},
+		{httpapi.Route{Pattern: "GET /reactors/{id}/versions", Auth: httpapi.APIKey, Permission: access.ReactorRead}, s.listReactorVersions},
+		{httpapi.Route{Pattern: "POST /reactors/{id}/versions/{n}/restore", Auth: httpapi.APIKey, Permission: access.ReactorUpdate, Idempotent: true}, s.restoreReactor},
+		{httpapi.Route{Pattern: "GET /proxies/{id}/versions", Auth: httpapi.APIKey, Permission: access.ProxyRead}, s.listProxyVersions},
+		{httpapi.Route{Pattern: "POST /proxies/{id}/versions/{n}/restore", Auth: httpapi.APIKey, Permission: access.ProxyUpdate, Idempotent: true}, s.restoreProxy},
 		{httpapi.Route{Pattern: "GET /reactors/{id}/runs", Auth: httpapi.APIKey, Permission: access.ReactorRead}, s.listRuns},
 
 		{httpapi.Route{Pattern: "POST /proxies", Auth: httpapi.APIKey, Permission: access.ProxyCreate, Body: httpapi.JSON, Idempotent: true}, s.createProxy},
@@ -137,6 +152,11 @@ func Routes(s Services) []httpapi.Route {
 
 		{httpapi.Route{Pattern: "GET /logs", Auth: httpapi.APIKey, Permission: access.LogRead}, s.listLogs},
 		{httpapi.Route{Pattern: "GET /v2/logs", Auth: httpapi.APIKey, Permission: access.LogRead}, s.listLogsFrom},
+		{httpapi.Route{Pattern: "GET /v2/logs/stream", Auth: httpapi.APIKey, Permission: access.LogRead}, s.streamLogs},
+		{httpapi.Route{Pattern: "GET /logs/export", Auth: httpapi.APIKey, Permission: access.LogRead}, s.exportLogs},
+		{httpapi.Route{Pattern: "GET /logs/integrity", Auth: httpapi.APIKey, Permission: access.LogRead}, s.getIntegrity},
+		{httpapi.Route{Pattern: "POST /logs/verify", Auth: httpapi.APIKey, Permission: access.LogRead}, s.startVerification},
+		{httpapi.Route{Pattern: "GET /logs/verify/{id}", Auth: httpapi.APIKey, Permission: access.LogRead}, s.getVerification},
 		{httpapi.Route{Pattern: "GET /names", Auth: httpapi.APIKey, Permission: access.LogRead}, s.listNames},
 		{httpapi.Route{Pattern: "GET /logs/entity-types", Auth: httpapi.APIKey, Permission: access.LogRead}, s.listEntityTypes},
 

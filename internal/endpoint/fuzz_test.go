@@ -33,7 +33,7 @@ func FuzzParameters(f *testing.F) {
 		if errPage == nil && (page.Size < 1 || page.Size > 100 || rows.Offset < 0 || rows.Limit != page.Size) {
 			t.Errorf("%q is the page %+v, the rows %+v", query, page, rows)
 		}
-		log, errLog := endpoint.LogFilterOf(q)
+		log, _, errLog := endpoint.LogFilterOf(q)
 		if errLog == nil && (log.From < 0 || log.Before < 0) {
 			t.Errorf("%q is the filter %+v", query, log)
 		}

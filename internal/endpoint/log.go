@@ -6,6 +6,7 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/api"
 	"github.com/tokenkeep/tokenkeep/internal/access"
+	"github.com/tokenkeep/tokenkeep/internal/audit"
 	"github.com/tokenkeep/tokenkeep/internal/date"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
@@ -16,21 +17,21 @@ import (
 
 func (s Services) listLogs(r *http.Request, c access.Caller, _ *idempotency.Attempt) (*response.Response, error) {
 	return listed(r, func(q url.Values, page store.Page) ([]store.LogEntry, int64, error) {
-		filter, err := logFilterOf(q)
+		filter, match, err := logFilterOf(q)
 		if err != nil {
 			return nil, 0, err
 		}
-		return s.Audit.List(r.Context(), c, filter, page)
+		return s.Audit.List(r.Context(), c, filter, page, match)
 	}, func(e store.LogEntry) api.LogEntry { return logEntryOf(c, e) })
 }
 
 func (s Services) listLogsFrom(r *http.Request, c access.Caller, _ *idempotency.Attempt) (*response.Response, error) {
 	return listedFrom(r, func(q url.Values, size int) ([]store.LogEntry, string, error) {
-		filter, err := logFilterOf(q)
+		filter, match, err := logFilterOf(q)
 		if err != nil {
 			return nil, "", err
 		}
-		return s.Audit.ListFrom(r.Context(), c, filter, q.Get("start"), size)
+		return s.Audit.ListFrom(r.Context(), c, filter, q.Get("start"), size, match)
 	}, func(e store.LogEntry) api.LogEntry { return logEntryOf(c, e) })
 }
 
@@ -38,16 +39,22 @@ func logEntryOf(c access.Caller, e store.LogEntry) api.LogEntry {
 	return api.LogEntry{
 		ID: e.ID, TenantID: c.Tenant(), ActorID: e.ActorID, ActorType: e.ActorType, SessionID: e.SessionID,
 		EntityType: e.EntityType, EntityID: e.EntityID, Operation: e.Operation, Outcome: e.Outcome, Message: e.Message,
-		TraceID: e.TraceID, ClientAddress: e.ClientAddress, ActorName: e.ActorName, Reason: e.Reason, CreatedAt: api.Time{Time: e.CreatedAt.Time()},
+		TraceID: e.TraceID, ClientAddress: e.ClientAddress, ActorName: e.ActorName, Transform: e.Transform, Reason: e.Reason, CreatedAt: api.Time{Time: e.CreatedAt.Time()},
 	}
 }
 
-func logFilterOf(q url.Values) (store.LogFilter, error) {
+func logFilterOf(q url.Values) (store.LogFilter, audit.Match, error) {
 	var bad fault.Fields
+	m := audit.Match{
+		ActorID: q.Get("actor_id"), Operation: q.Get("operation"), Outcome: q.Get("outcome"), Transform: q.Get("transform"), TraceID: q.Get("trace_id"),
+	}
 	f := store.LogFilter{EntityType: q.Get("entity_type"), EntityID: q.Get("entity_id")}
 	f.From = dateOf(&bad, q, "start_date")
 	f.Before = dateOf(&bad, q, "end_date")
-	return f, bad.Err()
+	if err := bad.Err(); err != nil {
+		return f, m, err
+	}
+	return f, m, m.Check()
 }
 
 func dateOf(bad *fault.Fields, q url.Values, name string) store.Time {

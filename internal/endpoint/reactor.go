@@ -160,6 +160,7 @@ func (s Services) react(r *http.Request, c access.Caller, a *idempotency.Attempt
 		})
 	}
 	out, err := s.Reactors.React(ctx, c, r.PathValue("id"), invocation, last...)
+	httpapi.NoteRun(r.Context(), out.RunID)
 	if err != nil {
 		return nil, err
 	}

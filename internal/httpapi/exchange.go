@@ -51,6 +51,7 @@ type exchange struct {
 
 	closing  bool            // the connection is not fit for another request
 	allow    string          // the Allow header of a 405
+	run      string          // the id of the run of code that the answer came from
 	hold     *admission.Hold // the memory of the request
 	policies []string
 	quotas   []string
@@ -129,6 +130,14 @@ func TraceID(ctx context.Context) string {
 	return ""
 }
 
+// NoteRun names the run of code that a response comes from, in a header, whatever
+// the response is.
+func NoteRun(ctx context.Context, id string) {
+	if x := exchangeOf(ctx); x != nil {
+		x.run = id
+	}
+}
+
 // Close makes the connection of a request end with its answer, because the
 // request was not read to its end.
 func Close(r *http.Request) {
@@ -160,6 +169,9 @@ func (x *exchange) WriteHeader(status int) {
 	}
 	header := x.Header()
 	header.Set(x.handler.traceID, x.trace)
+	if x.run != "" {
+		header.Set(api.Header(x.handler.options.HeaderPrefix, api.RunID), x.run)
+	}
 	switch {
 	case x.row == nil || !x.row.noCORS() && x.row.Readers == ConfiguredPages:
 		x.handler.cors.stamp(header, x.origin, x.route == routePreflight)

@@ -68,6 +68,7 @@ type Handler struct {
 	cors     cors
 	limits   *limits
 	draining atomic.Bool
+	drained  chan struct{} // closed by Drain
 
 	// full header names, in canonical form
 	apiKey, publicKey, traceID, idemKey string
@@ -93,6 +94,7 @@ func New(o Options, routes []Route) *Handler {
 	}
 	h := &Handler{
 		options:   o,
+		drained:   make(chan struct{}),
 		log:       o.Logger,
 		now:       o.Now,
 		metrics:   newMetrics(o.Metrics),
@@ -122,7 +124,20 @@ func (h *Handler) Routes() []Route { return slices.Clone(h.routes) }
 
 // Drain makes the service say that it is not ready, and asks the client of
 // every further answer to close its connection. There is no way back.
-func (h *Handler) Drain() { h.draining.Store(true) }
+func (h *Handler) Drain() {
+	if !h.draining.Swap(true) {
+		close(h.drained)
+	}
+}
+
+// Draining returns a channel that is closed when the server of a request stops:
+// responses without an end end then. Outside a request it never is.
+func Draining(ctx context.Context) <-chan struct{} {
+	if x := exchangeOf(ctx); x != nil {
+		return x.handler.drained
+	}
+	return nil
+}
 
 // ServeHTTP answers one request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.serveAs(w, r, nil) }

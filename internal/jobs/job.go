@@ -91,6 +91,19 @@ func (q *Queue) Due(ctx context.Context, tx store.Tx, p store.Parcel) error {
 	return tx.ReplaceParcel(ctx, p)
 }
 
+// Change changes what a held job holds, such as how far it has come, in a
+// transaction of its handler. ErrLost, which must end the transaction, when this
+// node no longer holds the job.
+func (j Job) Change(ctx context.Context, tx store.Tx, change func(*store.Parcel) error) error {
+	return j.held(ctx, tx, func(p store.Parcel) error {
+		if err := change(&p); err != nil {
+			return err
+		}
+		p.Version++
+		return tx.ReplaceParcel(ctx, p)
+	})
+}
+
 // remove ends a job that is done. Another node that holds it by now need not do
 // it again.
 func (j Job) remove(ctx context.Context) error {

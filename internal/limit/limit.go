@@ -31,6 +31,7 @@ const (
 	SandboxConnections Name = "sandbox_connections"
 	QueuedJobs         Name = "queued_jobs"
 	Containers         Name = "containers"
+	LogStreams         Name = "log_streams"
 )
 
 // Row describes one limit for an operator.
@@ -55,6 +56,7 @@ var All = []Row{
 	{SandboxConnections, "code tried to open more connections than one run may", "look for the reactor in the request log"},
 	{QueuedJobs, "a tenant queued more asynchronous runs than it may", "raise limits.queued_jobs, or add a node"},
 	{Containers, "a tenant created more distinct containers than it may", "raise limits.containers, or ask the tenant to use metadata instead"},
+	{LogStreams, "a tenant opened more streams of its log than it may", "look for clients that open streams and do not close them"},
 }
 
 // Reached is how often a limit was reached within the last hour.

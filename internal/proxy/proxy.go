@@ -87,7 +87,7 @@ func New(s store.Store, ring *keyring.Ring, tokens *token.Service, scripts Scrip
 	}
 	o.HeaderPrefix = strings.ToUpper(o.HeaderPrefix)
 	return &Service{
-		definitions: definition.New(kind, s, ring, o.Now, keyIn, asProxy),
+		definitions: definition.New(kind, s, ring, o.Now, keyIn, asProxy).Versioned(codeIn),
 		store:       s, tokens: tokens, scripts: scripts, destinations: destinations, options: o,
 	}
 }
@@ -189,6 +189,42 @@ func (s *Service) Patch(ctx context.Context, c access.Caller, id string, patch j
 		}
 		return keepKey(d, old), f.Err()
 	}, last...)
+}
+
+func codeIn(contents jsonvalue.Value) map[string]string {
+	pieces := make(map[string]string)
+	for _, member := range transforms {
+		if text := code(contents, member); text != "" {
+			pieces[member] = text
+		}
+	}
+	return pieces
+}
+
+// Versions returns the last versions of a proxy's code, newest first: its request
+// transform and its response transform. It takes proxy:read.
+func (s *Service) Versions(ctx context.Context, c access.Caller, id string) ([]definition.Version, error) {
+	return s.definitions.Versions(ctx, c, id)
+}
+
+// Restore gives a proxy the transforms of a version. It takes proxy:update.
+func (s *Service) Restore(ctx context.Context, c access.Caller, id, number string, last ...store.Step[Proxy]) (Proxy, error) {
+	if err := c.Require(access.ProxyUpdate); err != nil {
+		return Proxy{}, err
+	}
+	v, err := s.definitions.Version(ctx, c.Tenant(), id, number)
+	if err != nil {
+		return Proxy{}, err
+	}
+	var patch jsonvalue.Builder
+	for _, member := range transforms {
+		var transform jsonvalue.Builder // an empty one means none
+		if text := v.Code[member]; text != "" {
+			transform.Add(definition.MemberCode, jsonvalue.NewString(text))
+		}
+		patch.Add(member, transform.Value())
+	}
+	return s.Patch(ctx, c, id, patch.Value(), last...)
 }
 
 // RotateKey gives a proxy a new key. The old one opens nothing from then on.

@@ -39,6 +39,9 @@ type Response struct {
 	hasRaw bool
 	// Custom is an answer that the code gives in place of all that.
 	Custom *script.Custom
+	// RunID names the run in the list of runs; "" when no code ran. It is set
+	// beside an error too.
+	RunID string
 	// Shown are the tokens among the arguments, and those that were made.
 	Shown []access.Shown
 }
@@ -97,11 +100,9 @@ func (s *Service) prepare(ctx context.Context, c access.Caller, id string, args 
 		return r, err
 	}
 	// Only now: an expression may stand for the whole of the arguments.
-	if r.args = expanded.Value(); !r.args.IsNull() && r.args.Kind() != jsonvalue.Object {
-		return r, errArgs
-	}
-	if nesting(r.args) > maxNesting {
-		return r, errNesting
+	r.args = expanded.Value()
+	if err := checkArgs(r.args); err != nil {
+		return r, err
 	}
 	r.protected = protected(used.Leaves(), args, r.args)
 	return r, nil
@@ -198,7 +199,7 @@ func (s *Service) run(ctx context.Context, c access.Caller, r *ready, timeout ti
 		r.epoch = epoch
 	}
 	if !errors.Is(err, script.ErrNotStarted) {
-		s.printed(c.Tenant(), *r, ran, err)
+		out.RunID = s.printed(c.Tenant(), *r, ran, err)
 	}
 	if err != nil && !errors.As(err, &out.Custom) {
 		return out, err

@@ -129,7 +129,7 @@ func New(p Parts, o Options) *Service {
 		return c
 	}
 	return &Service{
-		parts: p, options: o, definitions: definition.New(kind, p.Store, p.Ring, o.Now, nil, asReactor),
+		parts: p, options: o, definitions: definition.New(kind, p.Store, p.Ring, o.Now, nil, asReactor).Versioned(codeIn),
 		delivered: counter("tokenkeep_callbacks_delivered_total", "Results that were delivered to callbacks."),
 		givenUp:   counter("tokenkeep_callbacks_given_up_total", "Results that no callback took."),
 		runsLost:  counter("tokenkeep_runs_not_kept_total", "Runs of which nothing was kept because too many waited to be."),
@@ -143,6 +143,30 @@ func asReactor(d definition.Definition) Reactor { return Reactor{d} }
 
 // Code returns the code of a reactor, and Configuration its configuration.
 func Code(r Reactor) string { return definition.Member(r.Contents, definition.MemberCode) }
+
+func codeIn(contents jsonvalue.Value) map[string]string {
+	return map[string]string{definition.MemberCode: definition.Member(contents, definition.MemberCode)}
+}
+
+// Versions returns the last versions of a reactor's code, newest first. It takes
+// reactor:read.
+func (s *Service) Versions(ctx context.Context, c access.Caller, id string) ([]definition.Version, error) {
+	return s.definitions.Versions(ctx, c, id)
+}
+
+// Restore gives a reactor the code of a version. It takes reactor:update.
+func (s *Service) Restore(ctx context.Context, c access.Caller, id, number string, last ...store.Step[Reactor]) (Reactor, error) {
+	if err := c.Require(access.ReactorUpdate); err != nil {
+		return Reactor{}, err
+	}
+	v, err := s.definitions.Version(ctx, c.Tenant(), id, number)
+	if err != nil {
+		return Reactor{}, err
+	}
+	var patch jsonvalue.Builder
+	patch.Add(definition.MemberCode, jsonvalue.NewString(v.Code[definition.MemberCode]))
+	return s.Patch(ctx, c, id, patch.Value(), last...)
+}
 
 // Configuration returns the configuration of a reactor, an object of texts.
 func Configuration(r Reactor) jsonvalue.Value {

@@ -45,10 +45,11 @@ type waiting struct {
 	run     Run
 }
 
-// printed notes a run. It is written soon after. What found no room never ran.
-func (s *Service) printed(tenant string, r ready, out script.Outcome, err error) {
+// printed notes a run and returns its id. It is written soon after. What found no
+// room never ran, and has none.
+func (s *Service) printed(tenant string, r ready, out script.Outcome, err error) string {
 	if out.Took == 0 {
-		return
+		return ""
 	}
 	run := Run{
 		ID: access.NewID(), RequestID: r.request, StartedAt: s.options.Now().Add(-out.Took), Took: out.Took, Memory: out.Memory, Failed: err != nil,
@@ -68,9 +69,10 @@ func (s *Service) printed(tenant string, r ready, out script.Outcome, err error)
 	}
 	if len(s.waiting) >= waitingRuns || ofTenant >= waitingRunsOfATenant {
 		s.runsLost.Inc()
-		return
+		return run.ID
 	}
 	s.waiting = append(s.waiting, waiting{tenant, r.reactor.ID, r.epoch, run})
+	return run.ID
 }
 
 // keepingTime is how long writing the runs that wait may take.

@@ -60,6 +60,9 @@ func (s *Server) verifyLog(w http.ResponseWriter, r *http.Request, _ access.Call
 	}
 	return follow(w, func(say func(string)) (any, error) {
 		v, err := s.audit.Verify(r.Context(), r.PathValue("tenant"), checkpoint, describe(say))
+		if err == nil {
+			err = s.audit.RecordVerification(r.Context(), v)
+		}
 		return v, auditFault(err)
 	})
 }

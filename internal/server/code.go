@@ -22,6 +22,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/limit"
 	"github.com/tokenkeep/tokenkeep/internal/proxy"
 	"github.com/tokenkeep/tokenkeep/internal/reactor"
+	"github.com/tokenkeep/tokenkeep/internal/report"
 	"github.com/tokenkeep/tokenkeep/internal/sandbox"
 	"github.com/tokenkeep/tokenkeep/internal/script"
 )
@@ -176,6 +177,8 @@ func (s *Server) connectCode() {
 		Reactor: s.reactors.Deployed,
 	})
 	s.connectWebhooks()
+	s.verifications = audit.NewVerifications(s.audit, s.jobs)
+	s.reports = report.New(s.directory, s.audit, s.proxies, s.now)
 	s.jobs.SetKinds(s.jobKinds()...)
 }
 
@@ -184,5 +187,6 @@ func (s *Server) jobKinds() []jobs.Kind {
 	return slices.Concat(
 		s.reactors.Kinds(),
 		s.webhooks.Kinds(),
+		s.verifications.Kinds(),
 	)
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/openid"
 	"github.com/tokenkeep/tokenkeep/internal/proxy"
 	"github.com/tokenkeep/tokenkeep/internal/reactor"
+	"github.com/tokenkeep/tokenkeep/internal/report"
 	"github.com/tokenkeep/tokenkeep/internal/sandbox"
 	"github.com/tokenkeep/tokenkeep/internal/script"
 	"github.com/tokenkeep/tokenkeep/internal/store"
@@ -53,6 +54,9 @@ type services struct {
 	webhooks  *webhook.Service
 	members   *member.Service
 	openID    *openid.Providers
+
+	verifications *audit.Verifications
+	reports       *report.Service
 }
 
 // connect opens the keys and puts the services on the store.
@@ -105,7 +109,7 @@ func (s *Server) connect(ctx context.Context) (err error) {
 func (s *Server) endpoints() endpoint.Services {
 	return endpoint.Services{
 		Directory: s.directory, Audit: s.audit, Tokens: s.tokens, Idempotency: s.answers, Reactors: s.reactors, Proxies: s.proxies, Events: s.events, Webhooks: s.webhooks, Imports: s.imports, Exports: s.exports,
-		Members: s.members, Providers: s.openID, ConsoleURL: s.consoleURL,
+		Members: s.members, Providers: s.openID, ConsoleURL: s.consoleURL, Verifications: s.verifications, Limits: s.limits, Reports: s.reports,
 	}
 }
 
@@ -172,6 +176,7 @@ func (s *Server) chores() []chore {
 			}
 			return err
 		}},
+		{"note which keys were used", time.Minute, false, s.directory.NoteKeyUse},
 		{"try the KMS", 30 * time.Second, false, s.watchKMS},
 		{"remove the rows of deleted tenants", 5 * time.Second, false, s.directory.FinishDeletions},
 		{"dispatch events", time.Second, false, s.events.Dispatch},

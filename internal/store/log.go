@@ -16,8 +16,13 @@ type LogEntry struct {
 	Message       string
 	TraceID       string
 	ClientAddress string
-	ActorName     string // of a member; empty for others
-	Reason        string // that the actor gave; empty for none
+	// ActorName is the name of the actor when the entry was made.
+	ActorName string
+	// Transform says how much of a token was shown: reveal, mask or redact. It
+	// is empty where nothing of a token was to be shown.
+	Transform string
+	// Reason is why the actor did it, in the words that it gave.
+	Reason string
 	// Event is the type of the event that AppendLog writes with the entry; "" for
 	// none. Containers are those of the entity, for the event, as EncodeStrings
 	// writes them. Neither is kept in the log, so neither is read back.

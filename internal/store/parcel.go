@@ -15,6 +15,10 @@ const (
 	ParcelExport          = "export"           // an export that was requested
 	ParcelSignIn          = "sign-in"          // a member who is signed in; its group is the member
 	ParcelLink            = "link"             // a link that signs a member in, until it is used
+
+	ParcelVerification = "verification" // a verification of the log, until it is done
+	ParcelVerified     = "verified"     // what such a verification found
+	ParcelVersion      = "version"      // the code of a reactor or a proxy as it once was
 )
 
 // Parcel is something sealed that is kept for a while. What its parts mean is

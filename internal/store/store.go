@@ -147,6 +147,7 @@ type Tx interface {
 	DefinitionRows
 	LogRows
 	EventRows
+	ActivityRows
 }
 
 // AllTenants reads across tenants. It changes nothing: whoever finds work here

@@ -232,7 +232,8 @@ func (s *Service) insertAll(ctx context.Context, tx store.Tx, c author, keys *ke
 				continue
 			}
 			*made = append(*made, *p.repeated)
-			entries = append(entries, audit.Entry(c.Caller, now, existing.Type, existing.ID, audit.Read))
+			entries = append(entries, audit.Showing(
+				audit.Entry(c.Caller, now, existing.Type, existing.ID, audit.Read), c.seesDuplicate(set, *existing, p.decision).data))
 			continue
 		}
 		if p.namer.chosen {

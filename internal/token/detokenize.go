@@ -108,7 +108,7 @@ func (s *Service) gather(ctx context.Context, c access.Caller, decides judge, re
 			if err != nil {
 				return s.withRefusals(ctx, tx, decides, &by, err, rest)
 			}
-			entries = append(entries, entry(row, s.now()))
+			entries = append(entries, audit.Showing(entry(row, s.now()), sees.data))
 			return found.keep(ctx, tx, &by, row, sees)
 		})
 		if err != nil {

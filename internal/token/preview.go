@@ -57,7 +57,7 @@ func (s *Service) Preview(ctx context.Context, c, as access.Caller, refs []expre
 			} else if err := found.keep(ctx, tx, &viewer{c: c, most: access.Reveal, keys: keys}, row, seen); err != nil {
 				return err
 			}
-			entries = append(entries, audit.EntryBy(c, s.now(), row.Type, row.ID, audit.Read, "proxy preview"))
+			entries = append(entries, audit.Showing(audit.EntryBy(c, s.now(), row.Type, row.ID, audit.Read, "proxy preview"), seen.data))
 			return nil
 		})
 		if err != nil {

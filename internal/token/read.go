@@ -63,7 +63,7 @@ func (f *shown) keep(ctx context.Context, tx store.Tx, by *viewer, row store.Tok
 func (f *shown) entries(c access.Caller, now time.Time) []store.LogEntry {
 	list := make([]store.LogEntry, len(f.rows))
 	for i, row := range f.rows {
-		list[i] = audit.Entry(c, now, row.Type, row.ID, audit.Read)
+		list[i] = audit.Showing(audit.Entry(c, now, row.Type, row.ID, audit.Read), f.sights[i].data)
 	}
 	return list
 }

@@ -43,7 +43,7 @@ func (s *Service) Replay(ctx context.Context, tx store.Tx, c access.Caller, resu
 		}
 		if !logged[row.ID] {
 			logged[row.ID] = true
-			entries = append(entries, audit.Replayed(c, now, row.Type, row.ID))
+			entries = append(entries, audit.Showing(audit.Replayed(c, now, row.Type, row.ID), shown.Transform))
 		}
 	}
 	return entries, nil

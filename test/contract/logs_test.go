@@ -14,7 +14,7 @@ import (
 // no actor and no address.
 func entry(entity, id, operation, outcome, message string, second int) string {
 	return fmt.Sprintf(`{"id":"<id>","tenant_id":"{tenant}","actor_id":"{manager}","actor_type":"application","entity_type":%q,"entity_id":%q,`+
-		`"operation":%q,"outcome":%q,"message":%q,"trace_id":"<trace>","client_address":"127.0.0.1","created_at":"2031-05-06T07:08:%02d.123456+00:00"}`,
+		`"operation":%q,"outcome":%q,"message":%q,"trace_id":"<trace>","client_address":"127.0.0.1","actor_name":"<any>","created_at":"2031-05-06T07:08:%02d.123456+00:00"}`,
 		entity, id, operation, outcome, message, second)
 }
 

@@ -37,7 +37,7 @@ func TestReact(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *coder){
 		"arguments": arguments, "results": results, "errors": thrownErrors, "custom answers": customAnswers, "access": reactorAccess,
 		"protected values": protectedValues, "invocations": invocations, "code that does not parse": codeThatDoesNotParse,
-		"in whose name": inWhoseName, "sending again": sendingAgain, "replays": replayedRuns, "asynchronous": asynchronous, "runs": runsOfReactors, "the log": reactorLog,
+		"in whose name": inWhoseName, "sending again": sendingAgain, "replays": replayedRuns, "asynchronous": asynchronous, "runs": runsOfReactors, "the log": reactorLog, "trials": trialsOfCode, "the id of a run": runIDs,
 		"refusals in the log": reactorRefusals,
 		"tokenize in a result is done as the reactor's application when it has one, else as the caller": tokenizeAsWhom,
 		"an invalid tokenize in a result is a 422 that blames the code":                                 invalidTokenize,
@@ -543,19 +543,65 @@ func runsOfReactors(t *testing.T, w *coder) {
 	w.wants("of nothing", w.server.Call(t, "GET", w.fill("/reactors/{nothing}/runs"), w.manager.Key, ""), 404, problem(404, "no such reactor"))
 }
 
+// trialsOfCode runs code that is not saved: who may write code and not use tokens
+// gets at no values by it.
+func trialsOfCode(t *testing.T, w *coder) {
+	try := func(key, body string) keeptest.Answer {
+		t.Helper()
+		return w.server.Call(t, "POST", "/reactors/try", key, w.fill(body))
+	}
+	w.wants("a trial", try(w.manager.Key, `{"code":"module.exports = async ({ args, configuration }) => { console.log('said'); return { raw: [args.a, configuration.b], tokenize: 'x' } }","configuration":{"b":"c"},"args":{"a":1}}`), 200,
+		`{"raw":[1,"c"],"tokenize":"x","took_us":"<any>","memory_bytes":"<any>","console":[{"level":"log","text":"said"}]}`)
+	failed := try(w.manager.Key, `{"code":"module.exports = async () => { throw new Error('no') }"}`)
+	if failed.Status != 200 || member(decode(t, failed.Body), "error.status") == nil {
+		t.Errorf("a trial that throws = %s", failed)
+	}
+	w.wants("code that does not parse", try(w.manager.Key, `{"code":"}"}`), 400, `"<any>"`)
+	w.wants("no code", try(w.manager.Key, `{}`), 400, `"<any>"`)
+	for _, body := range []string{`{"code":"module.exports = async ({ args }) => ({ raw: args })","args":{"a":"{{ card }}"}}`, `{"code":"module.exports = async () => ({})","application_id":"{user}"}`} {
+		if got := try(w.manager.Key, body); got.Status != 403 {
+			t.Errorf("a trial with tokens and without token:use = %s, want 403", got)
+		}
+	}
+	w.wants("without reactor:update", try(w.names["all_key"], `{"code":"1"}`), 403, `"<any>"`)
+	list := w.server.Call(t, "GET", "/logs?entity_type=reactor&entity_id=*&size=1&operation=use&outcome=allowed", w.manager.Key, "")
+	if got := fmt.Sprint(member(decode(t, list.Body), "data.0.message")); got != "Reactor code used" {
+		t.Errorf("the log has %q of a trial", got)
+	}
+}
+
+// runIDs finds the run of a response, also of one that failed.
+func runIDs(t *testing.T, w *coder) {
+	id := w.reactor(`module.exports = async ({ args }) => { if (args.fail) throw new Error('no'); return { raw: 1 } }`)
+	want := make(map[string]bool)
+	for _, body := range []string{`{"args":{}}`, `{"args":{"fail":true}}`} {
+		got := w.server.Call(t, "POST", "/reactors/"+id+"/react", w.names["user_key"], body)
+		run := got.Header.Get("SVC-RUN-ID")
+		if run == "" {
+			t.Fatalf("the response %s has no id of a run", got)
+		}
+		want[run] = true
+	}
+	waittest.Until(t, "both runs are listed", func() bool {
+		var list api.List[api.Run]
+		w.server.Call(t, "GET", "/reactors/"+id+"/runs", w.manager.Key, "").Into(t, 200, &list)
+		return len(list.Data) == 2 && want[list.Data[0].ID] && want[list.Data[1].ID]
+	})
+}
+
 func reactorLog(t *testing.T, w *coder) {
 	id := w.reactor(`module.exports = async (req) => ({ raw: 1 })`)
 	w.token(`{"id":"logged","type":"token","data":"x"}`)
 	w.clock.Advance(time.Second)
 	w.react(id, "user", `{"args":{"a":"{{logged}}","b":"{{logged}}"}}`)
 	w.react(id, "user", `{"args":{"a":"{{no-such}}"}}`)
-	entry := func(kind, id, operation, message string) string {
+	entry := func(kind, id, operation, message, shown string) string {
 		return fmt.Sprintf(`{"id":"<id>","tenant_id":"{tenant}","actor_id":"{user}","actor_type":"application","entity_type":%q,"entity_id":%q,"operation":%q,"message":%q,
-			"created_at":"<time>","trace_id":"<trace>","outcome":"allowed","client_address":"127.0.0.1"}`, kind, id, operation, message)
+			"created_at":"<time>","trace_id":"<trace>","outcome":"allowed","client_address":"127.0.0.1","actor_name":"<any>"%s}`, kind, id, operation, message, shown)
 	}
 	for path, want := range map[string]string{
-		"/logs?entity_type=token&entity_id=logged&size=1":       entry("token", "logged", "use", "Token used by reactor"),
-		"/logs?entity_type=reactor&entity_id=" + id + "&size=1": entry("reactor", id, "use", "Reactor used"),
+		"/logs?entity_type=token&entity_id=logged&size=1":       entry("token", "logged", "use", "Token used by reactor", `,"transform":"reveal"`),
+		"/logs?entity_type=reactor&entity_id=" + id + "&size=1": entry("reactor", id, "use", "Reactor used", ""),
 	} {
 		got := w.server.Call(t, "GET", path, w.manager.Key, "")
 		data, _ := member(decode(t, got.Body), "data").([]any)

@@ -92,9 +92,13 @@ var table = map[string]row{
 	"POST /auth/link":               {body: `{"code":"{code}"}`, status: 200, prepare: (*world).freshLink},
 	"POST /tokens/{id}/reveal":      {key: private, path: "/tokens/{card}/reveal", body: `{"reason":"a test"}`, status: 200},
 
-	"POST /access/explain": {key: management, body: `{"application_id":"{application}","permission":"token:read","token_id":"{token}"}`, status: 200},
-	"GET /access/who":      {key: management, path: "/access/who?permission=token:read&container=/", status: 200},
-	"GET /permissions":     {key: private, status: 200},
+	"POST /access/explain":   {key: management, body: `{"application_id":"{application}","permission":"token:read","token_id":"{token}"}`, status: 200},
+	"GET /access/who":        {key: management, path: "/access/who?permission=token:read&container=/", status: 200},
+	"GET /reports/activity":  {key: management, path: "/reports/activity?bucket=hour", status: 200},
+	"GET /reports/keys":      {key: management, status: 200},
+	"GET /reports/access":    {key: management, status: 200},
+	"GET /reports/attention": {key: management, status: 200, outside: true},
+	"GET /permissions":       {key: private, status: 200},
 
 	"POST /tokenize":         {key: private, body: `["x",{"type":"card","data":{"number":"4242424242424242","cvc":"123"}}]`, status: 200},
 	"POST /detokenize":       {key: private, body: `["{{ {token} }}","{{ {card} }}"]`, status: 200},
@@ -124,6 +128,12 @@ var table = map[string]row{
 	"GET /reactors/{id}/results/{request_id}": {key: private, path: "/reactors/{reactor}/results/{nothing}", status: 404},
 	"GET /reactors/{id}/runs":                 {key: management, path: "/reactors/{fresh}/runs", status: 200, prepare: (*world).freshReactor},
 
+	"POST /reactors/try":                       {key: management, body: `{"code":"module.exports = async () => ({ raw: 1 })"}`, status: 200, outside: true},
+	"GET /reactors/{id}/versions":              {key: management, path: "/reactors/{fresh}/versions", status: 200, prepare: (*world).freshReactor},
+	"POST /reactors/{id}/versions/{n}/restore": {key: management, path: "/reactors/{fresh}/versions/1/restore", status: 200, prepare: (*world).freshReactor},
+	"GET /proxies/{id}/versions":               {key: management, path: "/proxies/{fresh}/versions", status: 200, prepare: (*world).freshProxy},
+	"POST /proxies/{id}/versions/{n}/restore":  {key: management, path: "/proxies/{fresh}/versions/1/restore", status: 200, prepare: (*world).freshProxy},
+
 	"POST /proxies":                 {key: management, body: `{"name":"New","destination_url":"https://psp.example.com"}`, status: 201},
 	"GET /proxies":                  {key: management, status: 200},
 	"GET /proxies/{id}":             {key: management, path: "/proxies/{proxy}", status: 200},
@@ -136,6 +146,11 @@ var table = map[string]row{
 
 	"GET /logs":              {key: management, status: 200},
 	"GET /v2/logs":           {key: management, status: 200},
+	"GET /v2/logs/stream":    {key: management, path: "/v2/logs/stream?follow=false", status: 200, outside: true},
+	"GET /logs/export":       {key: management, status: 200, outside: true},
+	"GET /logs/integrity":    {key: management, status: 200},
+	"POST /logs/verify":      {key: management, status: 202, outside: true},
+	"GET /logs/verify/{id}":  {key: management, path: "/logs/verify/{fresh}", status: 200, prepare: (*world).freshVerification},
 	"GET /names":             {key: management, path: "/names?id={application}&id=x", status: 200},
 	"GET /logs/entity-types": {key: management, status: 200},
 
@@ -242,6 +257,7 @@ func (w *world) freshExport() {
 	w.Call(w.t, "POST", "/exports", w.keys[private], `{"recipient":"`+recipient+`"}`).Into(w.t, 201, &made)
 	w.names["fresh"] = made.ID
 }
+func (w *world) freshVerification() { w.names["fresh"] = w.make(management, "/logs/verify", "")["id"] }
 func (w *world) freshProxy() {
 	w.names["fresh"] = w.make(management, "/proxies", `{"name":"x","destination_url":"https://psp.example.com"}`)["id"]
 }

@@ -72,9 +72,13 @@ var table = map[string]row{
 	"GET /members/{id}/sessions": {management, "", 200, "", 0},
 	"GET /roles":                 {management, "", 200, "", 0},
 
-	"POST /access/explain": {management, `{"application_id":"<id>","permission":"log:read"}`, 200, "", 0},
-	"GET /access/who":      {management, "", 200, "?permission=token:read&container=/", 0},
-	"GET /permissions":     {anyKey, "", 200, "", 0},
+	"POST /access/explain":   {management, `{"application_id":"<id>","permission":"log:read"}`, 200, "", 0},
+	"GET /access/who":        {management, "", 200, "?permission=token:read&container=/", 0},
+	"GET /reports/activity":  {management, "", 200, "?bucket=hour", 0},
+	"GET /reports/keys":      {management, "", 200, "", 0},
+	"GET /reports/access":    {management, "", 200, "", 0},
+	"GET /reports/attention": {management, "", 200, "", 0},
+	"GET /permissions":       {anyKey, "", 200, "", 0},
 
 	"POST /tokenize":         {tokenMaker, `["x",{"type":"token","data":1}]`, 200, "", 0},
 	"POST /detokenize":       {private, `["{{ <id> }}"]`, 200, "", 400},
@@ -102,6 +106,12 @@ var table = map[string]row{
 	"GET /reactors/{id}/results/{request_id}": {private, "", 404, "", 0},
 	"GET /reactors/{id}/runs":                 {management, "", 200, "", 0},
 
+	"POST /reactors/try":                       {management, `{"code":"1"}`, 422, "", 0}, // no code runs here
+	"GET /reactors/{id}/versions":              {management, "", 200, "", 0},
+	"POST /reactors/{id}/versions/{n}/restore": {management, "", 200, "", 0},
+	"GET /proxies/{id}/versions":               {management, "", 200, "", 0},
+	"POST /proxies/{id}/versions/{n}/restore":  {management, "", 200, "", 0},
+
 	"POST /proxies":                 {management, `{"name":"New","destination_url":"https://psp.example.com"}`, 201, "", 0},
 	"GET /proxies":                  {management, "", 200, "", 0},
 	"GET /proxies/{id}":             {management, "", 200, "", 0},
@@ -113,6 +123,11 @@ var table = map[string]row{
 
 	"GET /logs":              {management, "", 200, "", 0},
 	"GET /v2/logs":           {management, "", 200, "", 0},
+	"GET /v2/logs/stream":    {management, "", 200, "?follow=false", 0},
+	"GET /logs/export":       {management, "", 200, "?format=csv", 0},
+	"GET /logs/integrity":    {management, "", 200, "", 0},
+	"POST /logs/verify":      {management, "", 202, "", 0},
+	"GET /logs/verify/{id}":  {management, "", 200, "", 0},
 	"GET /names":             {management, "", 200, "?id=<id>", 200},
 	"GET /logs/entity-types": {management, "", 200, "", 0},
 
@@ -300,7 +315,7 @@ func (s *square) others(kind access.ApplicationType) (names []string) {
 func (s *square) call(key, target, id string) keeptest.Answer {
 	s.t.Helper()
 	method, path, _ := strings.Cut(s.route.Pattern, " ")
-	fill := strings.NewReplacer("{id}", target, "<id>", target, "{key_id}", id, "{request_id}", id, "{delivery_id}", id)
+	fill := strings.NewReplacer("{id}", target, "<id>", target, "{key_id}", id, "{request_id}", id, "{delivery_id}", id, "{n}", "1")
 	media := api.MediaJSON
 	switch s.route.Body {
 	case httpapi.MergePatch:
@@ -347,6 +362,11 @@ func (s *square) target(tenant string) (target, key string) {
 			return made.Nonce, ""
 		}
 		return s.sessionID(tenant, made), ""
+	}
+	if strings.Contains(s.route.Pattern, "/logs/verify/") {
+		var v api.LogVerification
+		s.k.Call(s.t, "POST", "/logs/verify", s.holder(tenant, access.Management, "log:read").Key, "").Into(s.t, 202, &v)
+		return v.ID, ""
 	}
 	if strings.Contains(s.route.Pattern, "/reactors") {
 		return s.reactor(tenant)
@@ -527,7 +547,7 @@ func (s *square) logged(caller string, refused keeptest.Answer, target, id strin
 	switch {
 	case strings.Contains(path, "{key_id}"):
 		want = "key " + id
-	case strings.HasPrefix(path, "/tenants/self"):
+	case strings.HasPrefix(path, "/tenants/self"), s.route.Permission == access.ReportRead:
 		want = "tenant " + s.first.Tenant.ID
 	}
 	trace := refused.Header.Get(api.Header(api.DefaultPrefix, api.TraceID))

@@ -123,7 +123,7 @@ type probe struct {
 // probes are all places of the API: what stands in paths and bodies by the
 // table of rows, and beside them queries, headers and expressions.
 func probes(k *keeptest.Server, e *tenantOfEverything) (list []probe) {
-	fill := strings.NewReplacer("{id}", "<x>", "<id>", "<x>", "{key_id}", "<x>", "{request_id}", "<x>", "{rest...}", "<x>")
+	fill := strings.NewReplacer("{id}", "<x>", "<id>", "<x>", "{key_id}", "<x>", "{request_id}", "<x>", "{rest...}", "<x>", "{n}", "1")
 	for _, route := range k.Routes() {
 		method, path, _ := strings.Cut(route.Pattern, " ")
 		row, known := table[route.Pattern]
@@ -152,7 +152,7 @@ func probes(k *keeptest.Server, e *tenantOfEverything) (list []probe) {
 			}
 		}
 		if method != http.MethodGet {
-			list = append(list, probe{method, strings.NewReplacer("{id}", nothing, "{key_id}", nothing, "{request_id}", nothing).Replace(path + row.query),
+			list = append(list, probe{method, strings.NewReplacer("{id}", nothing, "{key_id}", nothing, "{request_id}", nothing, "{n}", "1").Replace(path + row.query),
 				strings.ReplaceAll(body, "<id>", nothing), []string{api.Header(api.DefaultPrefix, api.IdempotencyKey), "<x>"}})
 		}
 	}

@@ -2,6 +2,7 @@ package openapi_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -95,6 +96,13 @@ func (v *vault) walkProxies(t *testing.T, c *client.Client) {
 	shown, err := c.Proxies.Preview(ctx, p.ID, api.PreviewProxy{Path: "/x", Query: "?y", Body: []byte(`{"a":1}`)})
 	if err != nil || shown.Method != "POST" || shown.URL != to.URL+"/x?y" || shown.Body != `{"a":1}` || !shown.Anonymous || shown.Headers["Content-Type"] != api.MediaJSON {
 		t.Errorf("Proxies.Preview = %+v, %v", shown, err)
+	}
+	versions, err := c.Proxies.Versions(ctx, p.ID)
+	if err != nil || len(versions) == 0 {
+		t.Fatalf("Proxies.Versions = %+v, %v", versions, err)
+	}
+	if _, err := c.Proxies.Restore(ctx, p.ID, fmt.Sprint(versions[0].Number)); err != nil {
+		t.Errorf("Proxies.Restore = %v", err)
 	}
 	rotated, err := c.Proxies.RotateKey(ctx, p.ID)
 	if err != nil || rotated.Key == p.Key {

@@ -19,7 +19,7 @@ import (
 
 // needCode are the rows that have no success where no code runs;
 // TestReactorsAnswerAsDescribed has one.
-var needCode = []string{"POST /reactors/{id}/react", "GET /reactors/{id}/results/{request_id}"}
+var needCode = []string{"POST /reactors/try", "POST /reactors/{id}/react", "GET /reactors/{id}/results/{request_id}"}
 
 // walkReactors makes a reactor, changes it in every way, runs it in every way
 // as far as the server does, and removes it.
@@ -68,6 +68,19 @@ func walkReactors(ctx context.Context, t *testing.T, with func(key string) *clie
 	}
 	if found != 1 {
 		t.Errorf("Reactors.List finds %d, want 1", found)
+	}
+	if list, err := manager.Reactors.Versions(ctx, made.ID); err != nil || len(list) != 2 || list[0].Code["code"] != in.Code {
+		t.Errorf("Reactors.Versions = %+v, %v, want two", list, err)
+	}
+	if got, err := manager.Reactors.Restore(ctx, made.ID, "1"); err != nil || got.Code == in.Code {
+		t.Errorf("Reactors.Restore = %+v, %v, want the first code", got.Code, err)
+	}
+	if _, err := manager.Reactors.Replace(ctx, made.ID, in); err != nil {
+		t.Errorf("Reactors.Replace: %v", err)
+	}
+	trial, err := manager.Reactors.Try(ctx, api.TryReactor{Code: "module.exports = async ({ args }) => { console.log('x'); return { raw: args } }", Args: map[string]int{"a": 1}})
+	if runs && (err != nil || string(trial.Raw) != `{"a":1}` || len(trial.Console) != 1) {
+		t.Errorf("Reactors.Try = %+v, %v", trial, err)
 	}
 	walkRuns(ctx, t, manager, private, made.ID, runs)
 	if err := manager.Reactors.Delete(ctx, made.ID); err != nil {

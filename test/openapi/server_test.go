@@ -194,7 +194,7 @@ func TestEveryOperationAnswersAsDescribed(t *testing.T) {
 	v.walkMembers(t, c, v.client(t, v.keys.PrivateKey))
 	walkSessions(ctx, t, func(key string) *client.Client { return v.client(t, key) }, v.keys)
 	walkReactors(ctx, t, func(key string) *client.Client { return v.client(t, key) }, v.keys, false)
-	for _, path := range []string{"/metrics", "/openapi.json", "/openapi.yaml", "/docs", "/docs/page.js"} {
+	for _, path := range []string{"/metrics", "/openapi.json", "/openapi.yaml", "/docs", "/docs/page.js", "/v2/logs/stream?follow=false"} {
 		if got := v.send(t, "GET", path, ""); got != 200 {
 			t.Errorf("GET %s → %d, want 200", path, got)
 		}
@@ -336,6 +336,7 @@ func walkTheRest(ctx context.Context, t *testing.T, c *client.Client) {
 	if list, err := c.Logs.Names(ctx, part.Data[0].TenantID, "unknown"); err != nil || len(list) != 1 || list[0].Kind != "tenant" || list[0].Name == "" {
 		t.Errorf("Logs.Names = %+v, %v, want the tenant", list, err)
 	}
+	walkReports(ctx, t, c)
 	if list, err := c.Logs.EntityTypes(ctx); err != nil || len(list) != len(audit.EntityTypes()) {
 		t.Errorf("Logs.EntityTypes = %d, %v, want all", len(list), err)
 	}
@@ -426,7 +427,7 @@ func TestEveryOperationDescribesWhoIsTurnedAway(t *testing.T) {
 			continue
 		}
 		method, path, _ := strings.Cut(r.Pattern, " ")
-		path = strings.NewReplacer("{id}", "none", "{key_id}", "none", "{request_id}", "none").Replace(path)
+		path = strings.NewReplacer("{id}", "none", "{key_id}", "none", "{request_id}", "none", "{n}", "1").Replace(path)
 		body, media := "", "application/json"
 		if r.Body != httpapi.NoBody {
 			body = "{}"
@@ -492,7 +493,7 @@ func TestTheClientSendsIdempotencyKeysWhereRowsTakeThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range v.Routes() {
-		byHand := r.Pattern == "* /proxy/{rest...}" || r.Pattern == "GET /members/self" || r.Auth == httpapi.Anonymous && !strings.HasSuffix(r.Pattern, "z")
+		byHand := r.Pattern == "* /proxy/{rest...}" || r.Pattern == "GET /members/self" || r.Pattern == "GET /v2/logs/stream" || r.Auth == httpapi.Anonymous && !strings.HasSuffix(r.Pattern, "z")
 		if got, called := sent[r.Pattern]; got != r.Idempotent || !called && !byHand {
 			t.Errorf("%s: the client called it %t, with an idempotency key %t; the row takes one %t", r.Pattern, called, got, r.Idempotent)
 		}

@@ -174,7 +174,7 @@ func load(text []byte, plain bool) (requests, responses *openapi3.T, err error) 
 
 // decoders teaches the library the media types that it does not know.
 var decoders = sync.OnceFunc(func() {
-	for _, media := range []string{"text/html", "text/css", "text/javascript", api.MediaNDJSON} {
+	for _, media := range []string{"text/html", "text/css", "text/javascript", "text/event-stream", "text/csv", api.MediaNDJSON} {
 		openapi3filter.RegisterBodyDecoder(media, openapi3filter.PlainBodyDecoder)
 	}
 })

@@ -34,7 +34,7 @@ var mayImport = map[string][]string{
 
 	"internal/keeptest": {"api", "internal/admin", "internal/config", "internal/httpapi", "internal/keyring/localkms", "internal/sandbox", "internal/server", "internal/store", "internal/store/postgres/pgtest", "test/openapitest"},
 	"internal/server": {"api", "internal/access", "internal/admin", "internal/admission", "internal/apidoc", "internal/audit", "internal/backup", "internal/clock", "internal/config", "internal/directory", "internal/egress", "internal/elements", "internal/endpoint", "internal/event", "internal/exporting", "internal/expression",
-		"internal/fault", "internal/folder", "internal/httpapi", "internal/idempotency", "internal/importing", "internal/jobs", "internal/jsonvalue", "internal/keyring", "internal/keyring/localkms", "internal/keyring/providers", "internal/limit", "internal/member", "internal/openid", "internal/processor", "internal/proxy", "internal/reactor", "internal/sandbox",
+		"internal/fault", "internal/folder", "internal/httpapi", "internal/idempotency", "internal/importing", "internal/jobs", "internal/jsonvalue", "internal/keyring", "internal/keyring/localkms", "internal/keyring/providers", "internal/limit", "internal/member", "internal/openid", "internal/processor", "internal/proxy", "internal/reactor", "internal/report", "internal/sandbox",
 		"internal/script", "internal/secret", "internal/store",
 		"internal/store/postgres", "internal/store/sqlite", "internal/store/transfer", "internal/token", "internal/webhook"},
 	"internal/admin":    {"api", "internal/limit"},
@@ -46,7 +46,8 @@ var mayImport = map[string][]string{
 	"internal/config":   {"internal/origin", "internal/secret"},
 	"internal/elements": {"internal/access", "internal/fault", "internal/httpapi"},
 	"internal/endpoint": {"api", "internal/access", "internal/audit", "internal/date", "internal/directory", "internal/fault", "internal/httpapi",
-		"internal/definition", "internal/event", "internal/exporting", "internal/idempotency", "internal/importing", "internal/jsonvalue", "internal/keyring", "internal/member", "internal/openid", "internal/proxy", "internal/reactor", "internal/response", "internal/script", "internal/secret", "internal/store", "internal/token", "internal/webhook"},
+		"internal/definition", "internal/event", "internal/exporting", "internal/idempotency", "internal/importing", "internal/jsonvalue", "internal/keyring", "internal/member", "internal/openid", "internal/limit", "internal/proxy", "internal/reactor", "internal/report", "internal/response", "internal/script", "internal/secret", "internal/store", "internal/token", "internal/webhook"},
+	"internal/report":    {"internal/access", "internal/audit", "internal/definition", "internal/directory", "internal/proxy", "internal/store"},
 	"internal/admission": {"internal/fault", "internal/limit"},
 	"internal/httpapi":   {"api", "internal/access", "internal/admission", "internal/date", "internal/fault", "internal/limit", "internal/luhn", "internal/response", "internal/secret"},
 	"internal/response":  {"internal/access"},
@@ -71,7 +72,7 @@ var mayImport = map[string][]string{
 	"internal/directory":   {"internal/access", "internal/audit", "internal/fault", "internal/keyring", "internal/origin", "internal/secret", "internal/store"},
 	"internal/openid":      {"internal/fault", "internal/secret"},
 	"internal/member":      {"internal/access", "internal/audit", "internal/fault", "internal/keyring", "internal/luhn", "internal/secret", "internal/store"},
-	"internal/audit":       {"internal/access", "internal/fault", "internal/keyring", "internal/store"},
+	"internal/audit":       {"internal/access", "internal/fault", "internal/jobs", "internal/keyring", "internal/store"},
 
 	"internal/access":                      {"api", "internal/base58", "internal/fault", "internal/luhn", "internal/secret"},
 	"internal/access/accesstest":           {"internal/access", "internal/fault"},

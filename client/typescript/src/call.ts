@@ -221,6 +221,19 @@ export class Caller {
     }
   }
 
+  /** Sends a request once, and returns its answer to be read as it comes. It has no timeout of its own. */
+  async open<K extends OperationId>(id: K, request: Pick<Request<K>, 'query'>, accept: string, extra: Record<string, string>, options: CallOptions = {}): Promise<Response> {
+    const row: Row = rows[id];
+    const operation = `${row.method} ${row.path}`;
+    const headers = new Headers({ ...extra, Accept: accept });
+    this.#sign(headers, options, operation, true);
+    const answer = await this.#send(operation, this.#address(row.path, [], request.query, operation), { method: row.method, headers, signal: options.signal ?? null });
+    if (answer.ok) return answer;
+    const text = await this.#read(operation, answer);
+    const problem = text === undefined || this.#holdsKey(text) ? undefined : problemIn(parsed(text), answer.status);
+    throw this.#refused(operation, answer, problem ?? { title: 'the answer is not in the form of the server', code: undefined, detail: '', errors: {} });
+  }
+
   /** Sends a request once, and reads its answer. */
   async #try(row: Row, operation: string, address: string, init: RequestInit): Promise<unknown> {
     const answer = await this.#send(operation, address, init);

@@ -6,6 +6,7 @@ import { Events, Webhooks } from './events.js';
 import { Exports } from './exports.js';
 import { Logs } from './logs.js';
 import { Members, Roles } from './members.js';
+import { Reports } from './reports.js';
 import { Tokens } from './tokens.js';
 
 /**
@@ -34,6 +35,7 @@ export class Tokenkeep {
   readonly exports: Exports;
   readonly members: Members;
   readonly roles: Roles;
+  readonly reports: Reports;
 
   readonly #caller: Caller;
   readonly #options: ClientOptions;
@@ -57,6 +59,7 @@ export class Tokenkeep {
     this.exports = new Exports(caller);
     this.members = new Members(caller);
     this.roles = new Roles(caller);
+    this.reports = new Reports(caller);
   }
 
   /** Returns a client for the same server with another key, such as that of a session. */

@@ -1,23 +1,7 @@
 import type { CallOptions, Caller, ChangeOptions, ForwardRequest } from './call.js';
 import { each, pageSize } from './pages.js';
 import type { Page } from './pages.js';
-import type {
-  AsyncReactor,
-  PageQuery,
-  PatchProxy,
-  PatchReactor,
-  PreviewProxy,
-  Proxy,
-  ProxyFilter,
-  ProxyPreview,
-  React,
-  Reactor,
-  ReactorFilter,
-  ReactorResponse,
-  Run,
-  WriteProxy,
-  WriteReactor,
-} from './types.js';
+import type { AsyncReactor, CodeVersion, PageQuery, PatchProxy, PatchReactor, PreviewProxy, Proxy, ProxyFilter, ProxyPreview, React, Reactor, ReactorFilter, ReactorResponse, Run, Trial, TryReactor, WriteProxy, WriteReactor } from './types.js';
 
 /** A tenant's own code on the server. */
 export class Reactors {
@@ -94,6 +78,21 @@ export class Reactors {
   runs(id: string, query: PageQuery = {}, options?: CallOptions): Promise<Page<Run>> {
     return this.#caller.call('listReactorRuns', { ids: [id], query }, options);
   }
+
+  /** Runs code that is not saved, once. It takes reactor:update and, with an application or tokens among the arguments, token:use. */
+  try(trial: TryReactor, options?: CallOptions): Promise<Trial> {
+    return this.#caller.call('tryReactor', { body: trial }, options);
+  }
+
+  /** Returns the last versions of a reactor's code, newest first. It takes reactor:read. */
+  versions(id: string, options?: CallOptions): Promise<CodeVersion[]> {
+    return this.#caller.call('listReactorVersions', { ids: [id] }, options);
+  }
+
+  /** Gives a reactor the code of a version. It takes reactor:update. */
+  restore(id: string, version: number, options?: ChangeOptions): Promise<Reactor> {
+    return this.#caller.call('restoreReactor', { ids: [id, String(version)] }, options);
+  }
 }
 
 /** The destinations of a tenant, and the calls that are forwarded to them. */
@@ -103,6 +102,16 @@ export class Proxies {
   /** @internal */
   constructor(caller: Caller) {
     this.#caller = caller;
+  }
+
+  /** Returns the last versions of a proxy's code, newest first. It takes proxy:read. */
+  versions(id: string, options?: CallOptions): Promise<CodeVersion[]> {
+    return this.#caller.call('listProxyVersions', { ids: [id] }, options);
+  }
+
+  /** Gives a proxy the code of a version. It takes proxy:update. */
+  restore(id: string, version: number, options?: ChangeOptions): Promise<Proxy> {
+    return this.#caller.call('restoreProxy', { ids: [id, String(version)] }, options);
   }
 
   /** Makes a proxy with a key of its own. It takes proxy:create. */

@@ -9,7 +9,8 @@ export type { Access, Applications, Keys, Permissions, Sessions, Tenants } from 
 export type { Events, Webhooks } from './events.js';
 export type { ErrorKind, Refusal } from './errors.js';
 export type { Exports } from './exports.js';
-export type { Logs } from './logs.js';
+export type { LogEvent, Logs } from './logs.js';
+export type { Reports } from './reports.js';
 export type { Members, Roles } from './members.js';
 export type { Page, Part } from './pages.js';
 export type { components, operations, paths } from './schema.js';

@@ -1,7 +1,13 @@
 import type { CallOptions, Caller } from './call.js';
 import { each, eachFrom, pageSize, placeOf } from './pages.js';
 import type { Page, Part } from './pages.js';
-import type { EntityType, LogEntry, LogFilter, Named, PageQuery, PlaceQuery } from './types.js';
+import type { EntityType, LogEntry, LogFilter, LogIntegrity, LogVerification, Named, PageQuery, PlaceQuery, StreamFilter } from './types.js';
+
+/** An entry of a stream, and where a stream continues after it. */
+export interface LogEvent {
+  id: string;
+  entry: LogEntry;
+}
 
 /** The entries of a tenant's audit log. */
 export class Logs {
@@ -45,6 +51,55 @@ export class Logs {
     return this.#caller.call('listLogsFrom', { query }, options);
   }
 
+  /**
+   * Goes through the entries that the filter takes as they are sealed, a few
+   * seconds after they are made, until the server ends the stream or the signal
+   * aborts. To continue, call it again with the id of the last event. It takes
+   * log:read.
+   */
+  async *stream(filter: StreamFilter = {}, options: CallOptions & { lastEventId?: string } = {}): AsyncGenerator<LogEvent, void, undefined> {
+    const { lastEventId, ...call } = options;
+    const extra: Record<string, string> = lastEventId === undefined ? {} : { 'Last-Event-ID': lastEventId };
+    const answer = await this.#caller.open('streamLogs', { query: filter }, 'text/event-stream', extra, call);
+    if (!answer.body) return;
+    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    let rest = '';
+    try {
+      for (;;) {
+        const { value, done } = await reader.read();
+        if (done) return;
+        rest += value;
+        for (let end = rest.indexOf('\n\n'); end >= 0; end = rest.indexOf('\n\n')) {
+          const event = eventOf(rest.slice(0, end));
+          rest = rest.slice(end + 2);
+          if (event) yield event;
+        }
+      }
+    } finally {
+      await reader.cancel().catch(() => undefined);
+    }
+  }
+
+  /** Returns all entries that the filter takes, newest first, as lines of JSON or as CSV, to be read as they come. It takes log:read. */
+  export(query: LogFilter & { format?: 'ndjson' | 'csv' } = {}, options?: CallOptions): Promise<Response> {
+    return this.#caller.open('exportLogs', { query }, 'application/x-ndjson, text/csv', {}, options);
+  }
+
+  /** Returns the signed head of the log, what is not sealed yet, and when the log was last verified and by whom. It takes log:read. */
+  integrity(options?: CallOptions): Promise<LogIntegrity> {
+    return this.#caller.call('getLogIntegrity', {}, options);
+  }
+
+  /** Starts a verification of the log, or returns the one that is under way. It takes log:read. */
+  verify(options?: CallOptions): Promise<LogVerification> {
+    return this.#caller.call('verifyLog', {}, options);
+  }
+
+  /** Returns how far a verification has come, and what it found. It takes log:read. */
+  verification(id: string, options?: CallOptions): Promise<LogVerification> {
+    return this.#caller.call('getLogVerification', { ids: [id] }, options);
+  }
+
   /** Returns what ids belong to, at most 100, in their order. Those that nothing is known of are left out. It takes log:read. */
   names(ids: string[], options?: CallOptions): Promise<Named[]> {
     return this.#caller.call('listNames', { query: { id: ids } }, options);
@@ -54,6 +109,17 @@ export class Logs {
   entityTypes(options?: CallOptions): Promise<EntityType[]> {
     return this.#caller.call('listEntityTypes', {}, options);
   }
+}
+
+/** Reads one server-sent event; undefined for a comment. */
+function eventOf(text: string): LogEvent | undefined {
+  let id = '';
+  let data = '';
+  for (const line of text.split('\n')) {
+    if (line.startsWith('id: ')) id = line.slice(4);
+    if (line.startsWith('data: ')) data += line.slice(6);
+  }
+  return data === '' ? undefined : { id, entry: JSON.parse(data) as LogEntry };
 }
 
 /** The next microsecond, which is finer than a Date is. The time is in UTC, as 2030-01-02T03:04:05.000000+00:00. */

@@ -97,6 +97,12 @@ export const rows = {
   getReactorResult: { method: 'GET', path: '/reactors/{id}/results/{request_id}' },
   listReactorRuns: { method: 'GET', path: '/reactors/{id}/runs' },
 
+  tryReactor: { method: 'POST', path: '/reactors/try', runs: true },
+  listReactorVersions: { method: 'GET', path: '/reactors/{id}/versions' },
+  restoreReactor: { method: 'POST', path: '/reactors/{id}/versions/{n}/restore', keyed: true },
+  listProxyVersions: { method: 'GET', path: '/proxies/{id}/versions' },
+  restoreProxy: { method: 'POST', path: '/proxies/{id}/versions/{n}/restore', keyed: true },
+
   createProxy: { method: 'POST', path: '/proxies', keyed: true },
   listProxies: { method: 'GET', path: '/proxies' },
   getProxy: { method: 'GET', path: '/proxies/{id}' },
@@ -108,8 +114,19 @@ export const rows = {
   // Called by Caller.forward, with any method.
   invokeProxy: { method: 'POST', path: '/proxy/{rest}' },
 
+  getActivity: { method: 'GET', path: '/reports/activity' },
+  listKeyReport: { method: 'GET', path: '/reports/keys' },
+  listAccessReport: { method: 'GET', path: '/reports/access' },
+  getAttention: { method: 'GET', path: '/reports/attention' },
+
   listLogs: { method: 'GET', path: '/logs' },
   listLogsFrom: { method: 'GET', path: '/v2/logs' },
+  // Called by Caller.open: their answers are read as they come.
+  streamLogs: { method: 'GET', path: '/v2/logs/stream' },
+  exportLogs: { method: 'GET', path: '/logs/export' },
+  getLogIntegrity: { method: 'GET', path: '/logs/integrity' },
+  verifyLog: { method: 'POST', path: '/logs/verify', reads: true },
+  getLogVerification: { method: 'GET', path: '/logs/verify/{id}' },
   listNames: { method: 'GET', path: '/names' },
   listEntityTypes: { method: 'GET', path: '/logs/entity-types' },
 

@@ -567,130 +567,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/imports": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Make tokens of many lines
-         * @description The body has a request for a token on each line, as `POST /tokens` takes it; it may be of any length. Lines are imported in batches of up to 1,000, each in
-         *     one transaction. A line that is not valid, that the caller may not import or whose id is taken is rejected, and the others are imported. A security code
-         *     is not imported. It takes `token:create` on each container that a token goes to, as a create does.
-         *
-         *     The response has a result for each line, in order, as its batch is stored: read it while you send. Blank lines are counted and have none. The last line
-         *     has the status `end`, or `stopped` with the problem: then the lines from `line` on were not imported. A response without either was cut off.
-         *
-         *     With an `id`, lines that are sent again are not imported again: they have the results that they had, for seven days. Lines are sent in order; a request may
-         *     begin with any line that was sent before, or with the next (409 `import_gap` names it).
-         */
-        post: operations["importTokens"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/exports": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Request an export of tokens
-         * @description An export has the tokens that the filter chooses among those that the caller may read, encrypted with age to a recipient. It takes `token:read` with `reveal`
-         *     on every token in it, which is decided when it is fetched from `GET /exports/{id}/content`. With the tenant setting `export_approval`, another
-         *     application has to approve it first. An export can be approved and fetched for 24 hours.
-         */
-        post: operations["createExport"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/exports/{id}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description The id of an export. */
-                id: components["parameters"]["ExportId"];
-            };
-            cookie?: never;
-        };
-        /**
-         * Get an export
-         * @description For the application that requested it, and for callers with `tenant:update`, who may approve it. For others it is a 404.
-         */
-        get: operations["getExport"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/exports/{id}/content": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description The id of an export. */
-                id: components["parameters"]["ExportId"];
-            };
-            cookie?: never;
-        };
-        /**
-         * Fetch the tokens of an export
-         * @description A file that age has encrypted to the recipient, written as the tokens are read: lines of JSON with a request for each token, its id included, in segments that are
-         *     signed with the key that signs the tenant's log, and a signed end with counts and hashes. Security codes are not in it. Each token is in the log as
-         *     `Token exported`. A file without its end was cut off: because a token may not be revealed, because the key was revoked meanwhile, or by an error.
-         *
-         *     Only the application that requested the export fetches it; before it is approved, where that is asked for, it is a 403 `approval_required`.
-         */
-        get: operations["getExportContent"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/exports/{id}/approve": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description The id of an export. */
-                id: components["parameters"]["ExportId"];
-            };
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Approve an export of another application
-         * @description The body names the recipient and the filter that are approved; others than those of the export are a 409 `export_mismatch`. The application that requested the export
-         *     cannot approve it (403 `own_export`). Approving it again changes nothing.
-         */
-        post: operations["approveExport"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/auth/{provider}/start": {
         parameters: {
             query?: never;
@@ -785,6 +661,89 @@ export interface paths {
          *     No data is shown.
          */
         post: operations["explainAccess"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/reports/activity": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Report activity
+         * @description How often tokens were read, by how much was shown, and used, how many changes there were and how many refusals, by bucket of time and by application. The report is made from counters, so its cost
+         *     does not depend on the size of the log. Reading the log itself is not counted. Counters by the minute are kept for 7 days, by the hour for 400 days, by the day for ever.
+         */
+        get: operations["getActivity"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/reports/keys": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Report the age and use of API keys
+         * @description All API keys of the tenant, oldest first, with their age and the day on which they were last presented. The day is known from `tracked_since` on.
+         */
+        get: operations["listKeyReport"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/reports/access": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Report who may see values
+         * @description Every application and live session that may read, use or search tokens with `reveal`, once for each permission and container from which on it may, by container. With `changed_since`, `changed` is true for those
+         *     that were created or changed at that time or later.
+         */
+        get: operations["listAccessReport"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/reports/attention": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Report what deserves attention
+         * @description What somebody should look at, most urgent first: applications that read values everywhere, proxies without authentication, old and unused keys, applications that expire soon, a log that was not verified
+         *     or is not what was sealed. The response has only things that the key may read: applications and keys take `application:read`, proxies `proxy:read`, the log `log:read`.
+         */
+        get: operations["getAttention"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1040,6 +999,645 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/imports": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Make tokens of many lines
+         * @description The body has a request for a token on each line, as `POST /tokens` takes it; it may be of any length. Lines are imported in batches of up to 1,000, each in
+         *     one transaction. A line that is not valid, that the caller may not import or whose id is taken is rejected, and the others are imported. A security code
+         *     is not imported. It takes `token:create` on each container that a token goes to, as a create does.
+         *
+         *     The response has a result for each line, in order, as its batch is stored: read it while you send. Blank lines are counted and have none. The last line
+         *     has the status `end`, or `stopped` with the problem: then the lines from `line` on were not imported. A response without either was cut off.
+         *
+         *     With an `id`, lines that are sent again are not imported again: they have the results that they had, for seven days. Lines are sent in order; a request may
+         *     begin with any line that was sent before, or with the next (409 `import_gap` names it).
+         */
+        post: operations["importTokens"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/exports": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Request an export of tokens
+         * @description An export has the tokens that the filter chooses among those that the caller may read, encrypted with age to a recipient. It takes `token:read` with `reveal`
+         *     on every token in it, which is decided when it is fetched from `GET /exports/{id}/content`. With the tenant setting `export_approval`, another
+         *     application has to approve it first. An export can be approved and fetched for 24 hours.
+         */
+        post: operations["createExport"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/exports/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of an export. */
+                id: components["parameters"]["ExportId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Get an export
+         * @description For the application that requested it, and for callers with `tenant:update`, who may approve it. For others it is a 404.
+         */
+        get: operations["getExport"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/exports/{id}/content": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of an export. */
+                id: components["parameters"]["ExportId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Fetch the tokens of an export
+         * @description A file that age has encrypted to the recipient, written as the tokens are read: lines of JSON with a request for each token, its id included, in segments that are
+         *     signed with the key that signs the tenant's log, and a signed end with counts and hashes. Security codes are not in it. Each token is in the log as
+         *     `Token exported`. A file without its end was cut off: because a token may not be revealed, because the key was revoked meanwhile, or by an error.
+         *
+         *     Only the application that requested the export fetches it; before it is approved, where that is asked for, it is a 403 `approval_required`.
+         */
+        get: operations["getExportContent"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/exports/{id}/approve": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of an export. */
+                id: components["parameters"]["ExportId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Approve an export of another application
+         * @description The body names the recipient and the filter that are approved; others than those of the export are a 409 `export_mismatch`. The application that requested the export
+         *     cannot approve it (403 `own_export`). Approving it again changes nothing.
+         */
+        post: operations["approveExport"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/reactors": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List reactors
+         * @description All reactors of the tenant, or those that the filters keep, with their code and configuration.
+         */
+        get: operations["listReactors"];
+        put?: never;
+        /**
+         * Create a reactor
+         * @description The code is JavaScript for Node.js 16. It is parsed and not run: code that does not parse is a 400 with the line and the column under `errors.code`.
+         *     With an application, the code gets a client that has that application's rights.
+         */
+        post: operations["createReactor"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/reactors/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The reactor's id.
+                 * @example 00000000-0000-4000-8000-000000000030
+                 */
+                id: components["parameters"]["ReactorId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Get a reactor
+         * @description With its code and its configuration, as they were given.
+         */
+        get: operations["getReactor"];
+        /**
+         * Replace a reactor
+         * @description What is left out returns to its default, and what `GET` returned can be sent back unchanged. Runs that have begun end with the code that they began with.
+         */
+        put: operations["replaceReactor"];
+        post?: never;
+        /**
+         * Delete a reactor
+         * @description Runs that have begun end as they would have. Results that are kept stay for their 24 hours. A reactor that proxies name is a 409 that says how many do.
+         */
+        delete: operations["deleteReactor"];
+        options?: never;
+        head?: never;
+        /**
+         * Change parts of a reactor
+         * @description A merge patch after RFC 7386. In `configuration` a null removes an entry; `application` or `application_id` as null takes the client from the code.
+         */
+        patch: operations["patchReactor"];
+        trace?: never;
+    };
+    "/reactors/{id}/react": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Run a reactor
+         * @description Expressions in `args` are replaced by what the caller's `token:use` shows of the tokens, then the code runs, for ten seconds at most. It takes
+         *     `token:use` on each container of every token. With a `callback_url` the answer comes
+         *     at once, and what the run came to is posted there.
+         *
+         *     What the code returns as `tokenize` is tokenized as the reactor's application, or as the caller when the reactor has none: that takes `token:create` of
+         *     it. The caller sees of the tokens what it may read itself, masked at most. One that is not valid is a 422.
+         *
+         *     An error that the code throws has the status of its class, or is a 422 with its message. An answer that the code gives by itself
+         *     (`CustomHttpResponseError`) has the status, from 200 to 599, the headers and the body that it chose; one that is not 2xx is not kept for retries.
+         *
+         *     With a `callback_url`, a tenant that has too many runs waiting or running, 1,000 by default, gets a 429 with the code `too_many_queued_jobs`.
+         */
+        post: operations["react"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/reactors/{id}/react-async": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Start a reactor, and fetch its result later
+         * @description As `react` does, but the answer comes at once and the result is kept for 24 hours. The code may run for `timeout_ms`. What is wrong with the
+         *     request, and with the tokens in it, is told at once. A `callback_url` is not looked at.
+         *
+         *     A tenant may have a bounded number of runs waiting or running, 1,000 by default. Beyond it, the response is a 429 with the code
+         *     `too_many_queued_jobs` and `Retry-After`, and nothing was done.
+         */
+        post: operations["reactAsync"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/reactors/{id}/results/{request_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the result of a run that was started
+         * @description A 404 until the run has ended. Then what it came to, with the status that `react` would have had; an answer that the code gave by itself has the
+         *     status and the body that it chose. Only the application, or the session, that started the run is shown it, and only while it has, on every token among
+         *     the arguments that still exists, at least the access that it had then: a 403 otherwise. A result made from a security code that is
+         *     gone by now is a 409. A run that was cancelled before it began, because the session or application was no longer valid or had lost `token:use`, is a 403
+         *     with the code `job_cancelled`. Each time makes a log entry (`Reactor result retrieved`).
+         */
+        get: operations["getReactorResult"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/reactors/try": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Run code that is not saved
+         * @description Runs code behind the same walls as a reactor, for at most ten seconds, and returns what it returned and printed. It takes `reactor:update`; with an `application_id`, or with tokens among the arguments, it also takes
+         *     `token:use` as a run of a reactor does. Nothing is tokenized, and nothing of the run is kept. What is wrong with the code is in `error`.
+         */
+        post: operations["tryReactor"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/reactors/{id}/versions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the versions of the code of a reactor
+         * @description The last 20 versions, newest first, each with who wrote it and when. A change that leaves the code as it was makes no version. Those of a definition that was not changed since an older release begin with its code as it is.
+         */
+        get: operations["listReactorVersions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/reactors/{id}/versions/{n}/restore": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The reactor's id.
+                 * @example 00000000-0000-4000-8000-000000000030
+                 */
+                id: components["parameters"]["ReactorId"];
+                /**
+                 * @description The number of the version.
+                 * @example 3
+                 */
+                n: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Restore the code of an earlier version of a reactor
+         * @description The code becomes that of the version, as a new version. Everything else stays. What is sent as a body is not read.
+         */
+        post: operations["restoreReactor"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/reactors/{id}/runs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the last runs of a reactor
+         * @description The last hundred runs of the last hour, with what their code printed. What code prints is shown as it is; it may hold values of tokens. Each time
+         *     makes a log entry (`Reactor runs retrieved`).
+         */
+        get: operations["listReactorRuns"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/proxies": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List proxies
+         * @description All proxies of the tenant, or those that the filters keep, with their keys.
+         */
+        get: operations["listProxies"];
+        put?: never;
+        /**
+         * Create a proxy
+         * @description A proxy gets a key of its own, by which it is called. It comes back on every read.
+         */
+        post: operations["createProxy"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/proxies/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The proxy's id.
+                 * @example 00000000-0000-4000-8000-000000000011
+                 */
+                id: components["parameters"]["ProxyId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Get a proxy with its key
+         * @description With its key, its transforms and its configuration, as they were given.
+         */
+        get: operations["getProxy"];
+        /**
+         * Replace a proxy, but for its key
+         * @description What is left out returns to its default, and what `GET` returned can be sent back unchanged: id, key, times and the like are ignored. One thing is not removed by leaving it out: a proxy that
+         *     has an application and is to have `require_auth` false keeps it, or the request says `"application": null`. Otherwise it is a 400 with the code
+         *     `application_required`, because without an application anyone with the proxy's key can use any token of the tenant.
+         */
+        put: operations["replaceProxy"];
+        post?: never;
+        /**
+         * Delete a proxy
+         * @description Its key opens nothing from the next request on.
+         */
+        delete: operations["deleteProxy"];
+        options?: never;
+        head?: never;
+        /**
+         * Update a proxy by a merge patch
+         * @description A merge patch after RFC 7386. Null removes, and so does an empty object in place of a transform. The application of a proxy that has, or gets with the same
+         *     request, `require_auth` false is removed only by `"application": null`: `application_id` as null is a 400 with the code `application_required` there.
+         */
+        patch: operations["patchProxy"];
+        trace?: never;
+    };
+    "/proxies/{id}/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The proxy's id.
+                 * @example 00000000-0000-4000-8000-000000000011
+                 */
+                id: components["parameters"]["ProxyId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Show the request that a call would send
+         * @description Goes the way of a call by the application, and sends nothing: it opens no connection and runs no transform. What is shown of a token depends on the
+         *     caller of the preview. One that may itself read the token sees its mask, never the value; filters work on the mask, and where they cannot, `XXXX` stands.
+         *     Every other caller sees a placeholder, such as `[card]`, in place of the whole expression, whatever its filters are. Management applications
+         *     cannot hold `token:read`, so they see placeholders. For each token the preview says whether the call may use it, and by which rule. Anything else that
+         *     would end the call ends the preview, as a plain error. A transform of the proxy would change the request further. The preview is in the log,
+         *     as a read of the proxy and of each token.
+         */
+        post: operations["previewProxy"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/proxies/{id}/versions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the versions of the code of a proxy
+         * @description The last 20 versions, newest first, each with who wrote it and when. A change that leaves the code as it was makes no version. `code` has `request_transform` and `response_transform`, where there is code. Those of a definition that was not changed since an older release begin with its code as it is.
+         */
+        get: operations["listProxyVersions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/proxies/{id}/versions/{n}/restore": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The proxy's id.
+                 * @example 00000000-0000-4000-8000-000000000011
+                 */
+                id: components["parameters"]["ProxyId"];
+                /**
+                 * @description The number of the version.
+                 * @example 3
+                 */
+                n: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Restore the code of an earlier version of a proxy
+         * @description The code becomes that of the version, as a new version. Everything else stays. What is sent as a body is not read.
+         */
+        post: operations["restoreProxy"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/proxies/{id}/rotate-key": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The proxy's id.
+                 * @example 00000000-0000-4000-8000-000000000011
+                 */
+                id: components["parameters"]["ProxyId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Give a proxy a new key
+         * @description The old key opens nothing from then on. What is sent as a body is not read.
+         */
+        post: operations["rotateProxyKey"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/proxy/{rest}": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The key of the proxy. It may stand in the query parameter `svc-proxy-key` instead. */
+                "SVC-PROXY-KEY"?: string;
+                /** @description A destination for this call alone, where there is no proxy key. It takes a private key with `token:use`. */
+                "SVC-PROXY-URL"?: string;
+                /** @description A key with `token:use`, unless the proxy asks for none. */
+                "SVC-API-KEY"?: string;
+                /** @description The `Connection` header for the destination, `keep-alive` or `close`. */
+                "SVC-PROXY-CONNECTION"?: "keep-alive" | "close";
+                /** @description The `Keep-Alive` header for the destination. */
+                "SVC-PROXY-KEEP-ALIVE"?: string;
+            };
+            path: {
+                /**
+                 * @description Any path, of any depth, or none. It follows the path of the destination exactly as it was sent, and so does the query; `..` segments are a 400.
+                 * @example charges
+                 */
+                rest: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Forward a request with the values of tokens in it
+         * @description **Every method** is forwarded, not POST alone, to the destination of the proxy. Detokenization expressions in the body are replaced: in the strings
+         *     of JSON, in form fields, in XML, in other text and in the text parts of multipart bodies. Everything else leaves byte for byte. Bodies of other types
+         *     stream through unread. Headers are forwarded but for those of one connection, `Forwarded`, `X-Forwarded-*` and the service's own.
+         *
+         *     The answer is the destination's, whatever its status, with `SVC-PROXY-DESTINATION-STATUS`. Where that header is absent the answer is the
+         *     proxy's own, and its body a `ProxyError`. The response also has `Content-Security-Policy: sandbox`, and sets no cookies.
+         */
+        post: operations["invokeProxy"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/logs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List log entries
+         * @description Every operation makes an entry, reads included: one for each entity, and for a list of tokens one for each token shown. Attempts of known callers
+         *     that were refused have entries with `outcome` `denied` (`Token read denied`), which name the entity if it exists. Reading the log makes an entry too,
+         *     one for each call.
+         *
+         *     Entries of reading the log, and all others about the log itself, are listed only with `entity_type=log`, or with their
+         *     own `entity_id`: so the pages stand still while they are read.
+         */
+        get: operations["listLogs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v2/logs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List log entries by cursor
+         * @description As `GET /logs`, without a count. Entries that are made meanwhile are not in it, so that each entry comes once. However far the list
+         *     has come, the next part costs the same.
+         */
+        get: operations["listLogsFrom"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/logs/entity-types": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List what log entries may be about
+         * @description The values of `entity_type`, each with a name for people.
+         */
+        get: operations["listEntityTypes"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/events": {
         parameters: {
             query?: never;
@@ -1200,6 +1798,111 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v2/logs/stream": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Follow the log
+         * @description Sends entries as server-sent events, a few seconds after they are made: each entry once, in the order in which they are sealed. The event is named `entry`, its data is a log
+         *     entry in JSON, and its id is where a stream continues that is opened with it in the `Last-Event-ID` header. Comments keep the connection open. A stream ends when the server
+         *     stops or the caller may no longer read the log. With `start_date` it begins with the entries of that time; without, with those that are sealed from now on.
+         */
+        get: operations["streamLogs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/logs/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Export log entries
+         * @description All entries of a filter in one response, newest first, as they are read: lines of JSON, or CSV with a header. Cells of a CSV file that a spreadsheet could take for a formula begin with
+         *     an apostrophe. A response that is cut off ends with an error of the connection. Entries with proofs are exported by `tokenkeep audit export`.
+         */
+        get: operations["exportLogs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/logs/integrity": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the signed head of the log
+         * @description The signed head of the log, how many entries are not sealed yet, and when the log was last verified and by whom. Keep the head away from the server: `tokenkeep audit verify --checkpoint`
+         *     takes it, and finds later what was cut off.
+         */
+        get: operations["getLogIntegrity"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/logs/verify": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Start a verification of the log
+         * @description Verifies the whole log in the background: whether a sealed entry was removed, changed or inserted. A tenant has one verification at a time: while one is under way, the response is about
+         *     that one. The result is kept for 30 days.
+         */
+        post: operations["verifyLog"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/logs/verify/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a verification of the log
+         * @description How far a verification has come and, when it is done, what it found.
+         */
+        get: operations["getLogVerification"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/webhooks/{id}/deliveries/{delivery_id}/resend": {
         parameters: {
             query?: never;
@@ -1225,398 +1928,6 @@ export interface paths {
          * @description The message has the same id. A delivery that waits for its next attempt is attempted at once. What is sent as a body is not read.
          */
         post: operations["resendDelivery"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/reactors": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * List reactors
-         * @description All reactors of the tenant, or those that the filters keep, with their code and configuration.
-         */
-        get: operations["listReactors"];
-        put?: never;
-        /**
-         * Create a reactor
-         * @description The code is JavaScript for Node.js 16. It is parsed and not run: code that does not parse is a 400 with the line and the column under `errors.code`.
-         *     With an application, the code gets a client that has that application's rights.
-         */
-        post: operations["createReactor"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/reactors/{id}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /**
-                 * @description The reactor's id.
-                 * @example 00000000-0000-4000-8000-000000000030
-                 */
-                id: components["parameters"]["ReactorId"];
-            };
-            cookie?: never;
-        };
-        /**
-         * Get a reactor
-         * @description With its code and its configuration, as they were given.
-         */
-        get: operations["getReactor"];
-        /**
-         * Replace a reactor
-         * @description What is left out returns to its default, and what `GET` returned can be sent back unchanged. Runs that have begun end with the code that they began with.
-         */
-        put: operations["replaceReactor"];
-        post?: never;
-        /**
-         * Delete a reactor
-         * @description Runs that have begun end as they would have. Results that are kept stay for their 24 hours. A reactor that proxies name is a 409 that says how many do.
-         */
-        delete: operations["deleteReactor"];
-        options?: never;
-        head?: never;
-        /**
-         * Change parts of a reactor
-         * @description A merge patch after RFC 7386. In `configuration` a null removes an entry; `application` or `application_id` as null takes the client from the code.
-         */
-        patch: operations["patchReactor"];
-        trace?: never;
-    };
-    "/reactors/{id}/react": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Run a reactor
-         * @description Expressions in `args` are replaced by what the caller's `token:use` shows of the tokens, then the code runs, for ten seconds at most. It takes
-         *     `token:use` on each container of every token. With a `callback_url` the answer comes
-         *     at once, and what the run came to is posted there.
-         *
-         *     What the code returns as `tokenize` is tokenized as the reactor's application, or as the caller when the reactor has none: that takes `token:create` of
-         *     it. The caller sees of the tokens what it may read itself, masked at most. One that is not valid is a 422.
-         *
-         *     An error that the code throws has the status of its class, or is a 422 with its message. An answer that the code gives by itself
-         *     (`CustomHttpResponseError`) has the status, from 200 to 599, the headers and the body that it chose; one that is not 2xx is not kept for retries.
-         *
-         *     With a `callback_url`, a tenant that has too many runs waiting or running, 1,000 by default, gets a 429 with the code `too_many_queued_jobs`.
-         */
-        post: operations["react"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/reactors/{id}/react-async": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Start a reactor, and fetch its result later
-         * @description As `react` does, but the answer comes at once and the result is kept for 24 hours. The code may run for `timeout_ms`. What is wrong with the
-         *     request, and with the tokens in it, is told at once. A `callback_url` is not looked at.
-         *
-         *     A tenant may have a bounded number of runs waiting or running, 1,000 by default. Beyond it, the response is a 429 with the code
-         *     `too_many_queued_jobs` and `Retry-After`, and nothing was done.
-         */
-        post: operations["reactAsync"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/reactors/{id}/results/{request_id}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Get the result of a run that was started
-         * @description A 404 until the run has ended. Then what it came to, with the status that `react` would have had; an answer that the code gave by itself has the
-         *     status and the body that it chose. Only the application, or the session, that started the run is shown it, and only while it has, on every token among
-         *     the arguments that still exists, at least the access that it had then: a 403 otherwise. A result made from a security code that is
-         *     gone by now is a 409. A run that was cancelled before it began, because the session or application was no longer valid or had lost `token:use`, is a 403
-         *     with the code `job_cancelled`. Each time makes a log entry (`Reactor result retrieved`).
-         */
-        get: operations["getReactorResult"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/reactors/{id}/runs": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * List the last runs of a reactor
-         * @description The last hundred runs of the last hour, with what their code printed. What code prints is shown as it is; it may hold values of tokens. Each time
-         *     makes a log entry (`Reactor runs retrieved`).
-         */
-        get: operations["listReactorRuns"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/proxies": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * List proxies
-         * @description All proxies of the tenant, or those that the filters keep, with their keys.
-         */
-        get: operations["listProxies"];
-        put?: never;
-        /**
-         * Create a proxy
-         * @description A proxy gets a key of its own, by which it is called. It comes back on every read.
-         */
-        post: operations["createProxy"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/proxies/{id}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /**
-                 * @description The proxy's id.
-                 * @example 00000000-0000-4000-8000-000000000011
-                 */
-                id: components["parameters"]["ProxyId"];
-            };
-            cookie?: never;
-        };
-        /**
-         * Get a proxy with its key
-         * @description With its key, its transforms and its configuration, as they were given.
-         */
-        get: operations["getProxy"];
-        /**
-         * Replace a proxy, but for its key
-         * @description What is left out returns to its default, and what `GET` returned can be sent back unchanged: id, key, times and the like are ignored. One thing is not removed by leaving it out: a proxy that
-         *     has an application and is to have `require_auth` false keeps it, or the request says `"application": null`. Otherwise it is a 400 with the code
-         *     `application_required`, because without an application anyone with the proxy's key can use any token of the tenant.
-         */
-        put: operations["replaceProxy"];
-        post?: never;
-        /**
-         * Delete a proxy
-         * @description Its key opens nothing from the next request on.
-         */
-        delete: operations["deleteProxy"];
-        options?: never;
-        head?: never;
-        /**
-         * Update a proxy by a merge patch
-         * @description A merge patch after RFC 7386. Null removes, and so does an empty object in place of a transform. The application of a proxy that has, or gets with the same
-         *     request, `require_auth` false is removed only by `"application": null`: `application_id` as null is a 400 with the code `application_required` there.
-         */
-        patch: operations["patchProxy"];
-        trace?: never;
-    };
-    "/proxies/{id}/preview": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /**
-                 * @description The proxy's id.
-                 * @example 00000000-0000-4000-8000-000000000011
-                 */
-                id: components["parameters"]["ProxyId"];
-            };
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Show the request that a call would send
-         * @description Goes the way of a call by the application, and sends nothing: it opens no connection and runs no transform. What is shown of a token depends on the
-         *     caller of the preview. One that may itself read the token sees its mask, never the value; filters work on the mask, and where they cannot, `XXXX` stands.
-         *     Every other caller sees a placeholder, such as `[card]`, in place of the whole expression, whatever its filters are. Management applications
-         *     cannot hold `token:read`, so they see placeholders. For each token the preview says whether the call may use it, and by which rule. Anything else that
-         *     would end the call ends the preview, as a plain error. A transform of the proxy would change the request further. The preview is in the log,
-         *     as a read of the proxy and of each token.
-         */
-        post: operations["previewProxy"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/proxies/{id}/rotate-key": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /**
-                 * @description The proxy's id.
-                 * @example 00000000-0000-4000-8000-000000000011
-                 */
-                id: components["parameters"]["ProxyId"];
-            };
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Give a proxy a new key
-         * @description The old key opens nothing from then on. What is sent as a body is not read.
-         */
-        post: operations["rotateProxyKey"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/proxy/{rest}": {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description The key of the proxy. It may stand in the query parameter `svc-proxy-key` instead. */
-                "SVC-PROXY-KEY"?: string;
-                /** @description A destination for this call alone, where there is no proxy key. It takes a private key with `token:use`. */
-                "SVC-PROXY-URL"?: string;
-                /** @description A key with `token:use`, unless the proxy asks for none. */
-                "SVC-API-KEY"?: string;
-                /** @description The `Connection` header for the destination, `keep-alive` or `close`. */
-                "SVC-PROXY-CONNECTION"?: "keep-alive" | "close";
-                /** @description The `Keep-Alive` header for the destination. */
-                "SVC-PROXY-KEEP-ALIVE"?: string;
-            };
-            path: {
-                /**
-                 * @description Any path, of any depth, or none. It follows the path of the destination exactly as it was sent, and so does the query; `..` segments are a 400.
-                 * @example charges
-                 */
-                rest: string;
-            };
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Forward a request with the values of tokens in it
-         * @description **Every method** is forwarded, not POST alone, to the destination of the proxy. Detokenization expressions in the body are replaced: in the strings
-         *     of JSON, in form fields, in XML, in other text and in the text parts of multipart bodies. Everything else leaves byte for byte. Bodies of other types
-         *     stream through unread. Headers are forwarded but for those of one connection, `Forwarded`, `X-Forwarded-*` and the service's own.
-         *
-         *     The answer is the destination's, whatever its status, with `SVC-PROXY-DESTINATION-STATUS`. Where that header is absent the answer is the
-         *     proxy's own, and its body a `ProxyError`. The response also has `Content-Security-Policy: sandbox`, and sets no cookies.
-         */
-        post: operations["invokeProxy"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/logs": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * List log entries
-         * @description Every operation makes an entry, reads included: one for each entity, and for a list of tokens one for each token shown. Attempts of known callers
-         *     that were refused have entries with `outcome` `denied` (`Token read denied`), which name the entity if it exists. Reading the log makes an entry too,
-         *     one for each call.
-         *
-         *     Entries of reading the log, and all others about the log itself, are listed only with `entity_type=log`, or with their
-         *     own `entity_id`: so the pages stand still while they are read.
-         */
-        get: operations["listLogs"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v2/logs": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * List log entries by cursor
-         * @description As `GET /logs`, without a count. Entries that are made meanwhile are not in it, so that each entry comes once. However far the list
-         *     has come, the next part costs the same.
-         */
-        get: operations["listLogsFrom"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/logs/entity-types": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * List what log entries may be about
-         * @description The values of `entity_type`, each with a name for people.
-         */
-        get: operations["listEntityTypes"];
-        put?: never;
-        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -2854,11 +3165,268 @@ export interface components {
             trace_id?: components["schemas"]["TraceId"];
             /** @description The address that the request came from. */
             client_address?: string;
-            /** @description The name of the member who acted, as it was then. */
+            /** @description The name of the actor when the entry was made. */
             actor_name?: string;
-            /** @description The reason that the actor gave. */
+            /**
+             * @description How much of a token was shown, or passed to a reactor or a proxy. Absent where nothing of a token was to be shown.
+             * @enum {string}
+             */
+            transform?: "reveal" | "mask" | "redact";
+            /** @description Why the actor did it, in its own words. */
             reason?: string;
             created_at: components["schemas"]["Time"];
+        };
+        LogIntegrity: {
+            head?: components["schemas"]["LogHead"];
+            /**
+             * Format: int64
+             * @description How many entries are not sealed yet. Nothing is proven about them.
+             */
+            unsealed: number;
+            oldest_unsealed_at?: components["schemas"]["Time"];
+            last_verification?: components["schemas"]["LogVerified"];
+        };
+        /** @description The signed head of the log, in the form of a checkpoint. Absent while nothing is sealed. */
+        LogHead: {
+            /** Format: uuid */
+            tenant_id: string;
+            /**
+             * Format: int64
+             * @description The number of the newest batch.
+             */
+            number: number;
+            entries: number;
+            root: string;
+            previous: string;
+            /** Format: date-time */
+            sealed_at: string;
+            link: string;
+            /** @description Ed25519, in base64. */
+            signature: string;
+            /** @description The tenant's public key in PEM. */
+            public_key: string;
+        };
+        /** @description The last verification that finished. Absent when there was none. */
+        LogVerified: {
+            /**
+             * Format: uuid
+             * @description The id of the verification. Absent when the operator verified the log.
+             */
+            id?: string;
+            at: components["schemas"]["Time"];
+            actor_id?: components["schemas"]["Actor"];
+            /** @enum {string} */
+            actor_type: "application" | "user" | "system";
+            actor_name?: string;
+            /** Format: int64 */
+            batches: number;
+            /** Format: int64 */
+            entries: number;
+            /** Format: int64 */
+            findings: number;
+            /** @description Nothing was found. */
+            clean: boolean;
+            /**
+             * Format: int64
+             * @description The number of the newest batch that was verified.
+             */
+            head: number;
+        };
+        LogVerification: {
+            /** Format: uuid */
+            id: string;
+            /** @enum {string} */
+            state: "queued" | "running" | "done" | "failed";
+            started_at: components["schemas"]["Time"];
+            finished_at?: components["schemas"]["Time"];
+            actor_id?: components["schemas"]["Actor"];
+            /** @enum {string} */
+            actor_type?: "application" | "user" | "system";
+            actor_name?: string;
+            progress?: components["schemas"]["Progress"];
+            result?: components["schemas"]["LogVerificationResult"];
+        };
+        Progress: {
+            doing: string;
+            /** Format: int64 */
+            done: number;
+            /**
+             * Format: int64
+             * @description 0 when it is not known.
+             */
+            total: number;
+        };
+        LogVerificationResult: {
+            /** @description Nothing was found. */
+            clean: boolean;
+            /** Format: int64 */
+            batches: number;
+            /**
+             * Format: int64
+             * @description How many entries are as they were sealed.
+             */
+            entries: number;
+            /**
+             * Format: int64
+             * @description How many batches lost their entries to retention.
+             */
+            dropped: number;
+            /** Format: int64 */
+            unsealed: number;
+            /** Format: int64 */
+            found: number;
+            /** @description The first findings, in the order of the log. */
+            findings: components["schemas"]["LogFinding"][];
+            head?: components["schemas"]["LogHead"];
+        };
+        LogFinding: {
+            /** @enum {string} */
+            kind: "removed" | "changed" | "inserted" | "doubled" | "batch removed" | "batch changed" | "truncated" | "forked";
+            /** Format: int64 */
+            batch?: number;
+            entry_id?: string;
+            detail: string;
+        };
+        ActivityReport: {
+            /** @enum {string} */
+            bucket: "minute" | "hour" | "day";
+            start: components["schemas"]["Time"];
+            end: components["schemas"]["Time"];
+            total: components["schemas"]["ActivityCounts"];
+            data: components["schemas"]["Activity"][];
+        };
+        ActivityCounts: {
+            reads: components["schemas"]["ActivityReads"];
+            /** Format: int64 */
+            uses: number;
+            /** Format: int64 */
+            changes: number;
+            /** Format: int64 */
+            refusals: number;
+        };
+        /** @description Reads of tokens by how much they showed, and other reads. */
+        ActivityReads: {
+            /** Format: int64 */
+            reveal: number;
+            /** Format: int64 */
+            mask: number;
+            /** Format: int64 */
+            redact: number;
+            /** Format: int64 */
+            other: number;
+        };
+        Activity: {
+            at: components["schemas"]["Time"];
+            /**
+             * Format: uuid
+             * @description Absent for the system and for anonymous callers, and where all applications are added up.
+             */
+            application_id?: string;
+            reads: components["schemas"]["ActivityReads"];
+            /** Format: int64 */
+            uses: number;
+            /** Format: int64 */
+            changes: number;
+            /** Format: int64 */
+            refusals: number;
+        };
+        KeyReport: {
+            /** Format: uuid */
+            id: string;
+            /** @description The first characters of the key. */
+            prefix?: string;
+            /** Format: uuid */
+            application_id: string;
+            application_name: string;
+            /** @enum {string} */
+            application_type: "public" | "private" | "management";
+            created_at: components["schemas"]["Time"];
+            age_days: number;
+            /**
+             * Format: date
+             * @description The day on which it was last presented, in UTC. Absent when it was not since `tracked_since`.
+             */
+            last_used_on?: string;
+            /**
+             * Format: date
+             * @description The day from which on uses are known. Absent while none are.
+             */
+            tracked_since?: string;
+            expires_at?: components["schemas"]["Time"];
+        };
+        AccessReport: {
+            /** @enum {string} */
+            kind: "application" | "session";
+            /** Format: uuid */
+            id: string;
+            name?: string;
+            /** @enum {string} */
+            application_type?: "public" | "private" | "management";
+            /** @enum {string} */
+            transform: "reveal";
+            container?: string;
+            expires_at?: components["schemas"]["Time"];
+            /** @enum {string} */
+            permission: "token:read" | "token:use" | "token:search";
+            /** @description It was created or changed since `changed_since`. */
+            changed: boolean;
+            changed_at: components["schemas"]["Time"];
+            changed_by?: components["schemas"]["Actor"];
+        };
+        AttentionItem: {
+            /** @enum {string} */
+            kind: "broad_rule" | "open_proxy" | "old_key" | "unused_key" | "expiring_application" | "log_unverified" | "log_changed";
+            /** @enum {string} */
+            severity: "high" | "medium" | "low";
+            entity_type: components["schemas"]["EntityTypeName"];
+            entity_id: string;
+            /** @description The name of what it is about; of a key, the name of its application. */
+            name?: string;
+            detail: string;
+        };
+        CodeVersion: {
+            /** Format: int64 */
+            number: number;
+            /** @description The pieces of code by name. `code` of a reactor; `request_transform` and `response_transform` of a proxy. */
+            code: {
+                [key: string]: string;
+            };
+            created_by?: components["schemas"]["Actor"];
+            actor_name?: string;
+            created_at: components["schemas"]["Time"];
+        };
+        TryReactor: {
+            code: string;
+            configuration?: {
+                [key: string]: string;
+            };
+            /** @description The application whose rights the code has. It takes `token:use`. */
+            application_id?: string;
+            /** @description An object, as for `react`. */
+            args?: unknown;
+        };
+        Trial: {
+            /** @description What the code returned in clear. */
+            raw?: unknown;
+            /** @description What the code wants tokenized. A trial tokenizes nothing. */
+            tokenize?: unknown;
+            /** @description The response that the code gives in place of these. */
+            response?: {
+                status: number;
+                headers?: {
+                    [key: string]: string;
+                };
+                body?: unknown;
+            };
+            error?: components["schemas"]["Problem"];
+            /** Format: int64 */
+            took_us: number;
+            /** Format: int64 */
+            memory_bytes: number;
+            console: {
+                level: string;
+                text: string;
+            }[];
         };
         /** @enum {string} */
         EntityTypeName: "application" | "bank" | "card" | "card_number" | "employer_id_number" | "event" | "key" | "log" | "member" | "proxy" | "reactor" | "role" | "session" | "social_security_number" | "tenant" | "token" | "us_bank_account_number" | "us_bank_routing_number" | "webhook";
@@ -3268,6 +3836,7 @@ export interface components {
         ReactorResponse: {
             headers: {
                 "SVC-TRACE-ID": components["headers"]["TraceId"];
+                "SVC-RUN-ID": components["headers"]["RunId"];
                 "SVC-IDEMPOTENT-REPLAYED": components["headers"]["IdempotentReplayed"];
                 RateLimit: components["headers"]["RateLimit"];
                 "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
@@ -3724,6 +4293,51 @@ export interface components {
          */
         Page: number;
         /**
+         * @description Keeps the entries about entities of this type. `GET /logs/entity-types` lists the types.
+         * @example card
+         */
+        LogEntityType: string;
+        /**
+         * @description Keeps the entries about the entity with this id.
+         * @example 00000000-0000-4000-8000-000000000002
+         */
+        LogEntityId: string;
+        /**
+         * @description Keeps the entries made at this time or later. A date or a date-time of ISO 8601; without an offset, UTC.
+         * @example 2030-01-02
+         */
+        LogFrom: components["schemas"]["DateFilter"];
+        /**
+         * @description Keeps the entries made before this time.
+         * @example 2030-01-03T12:00:00+01:00
+         */
+        LogBefore: components["schemas"]["DateFilter"];
+        /**
+         * @description Keeps the entries of this actor.
+         * @example 00000000-0000-4000-8000-000000000002
+         */
+        LogActor: string;
+        /**
+         * @description Keeps the entries of this operation.
+         * @example read
+         */
+        LogOperation: "create" | "read" | "update" | "delete" | "use" | "rotate";
+        /**
+         * @description Keeps what was allowed, or what was denied.
+         * @example allowed
+         */
+        LogOutcome: "allowed" | "denied";
+        /**
+         * @description Keeps the entries that showed this much of a token.
+         * @example reveal
+         */
+        LogTransform: "reveal" | "mask" | "redact";
+        /**
+         * @description Keeps the entries of requests with this trace id.
+         * @example order-1001
+         */
+        LogTrace: string;
+        /**
          * @description How many items a page has.
          * @example 20
          */
@@ -3746,6 +4360,11 @@ export interface components {
          * @example 00000000-0000-4000-8000-000000000006
          */
         TraceId: components["schemas"]["TraceId"];
+        /**
+         * @description The id of the run in `GET /reactors/{id}/runs`. Absent when no code ran, and when the response was given before.
+         * @example 00000000-0000-4000-8000-000000000032
+         */
+        RunId: string;
         /**
          * @description The path of the new resource.
          * @example /applications/00000000-0000-4000-8000-000000000002
@@ -5637,19 +6256,268 @@ export interface operations {
             default: components["responses"]["Other"];
         };
     };
-    whoHasAccess: {
+    getActivity: {
         parameters: {
             query: {
                 /**
-                 * @description The permission in question.
+                 * @description The width of the buckets.
+                 * @example hour
+                 */
+                bucket: "minute" | "hour" | "day";
+                /**
+                 * @description Where the report begins. Default an hour, a day or 30 days before its end. A report has at most 1,500 buckets.
+                 * @example 2030-01-02
+                 */
+                start_date?: components["schemas"]["DateFilter"];
+                /**
+                 * @description Where the report ends. Default now.
+                 * @example 2030-01-03
+                 */
+                end_date?: components["schemas"]["DateFilter"];
+                /**
+                 * @description Counts what this application did.
+                 * @example 00000000-0000-4000-8000-000000000002
+                 */
+                application_id?: string;
+                /**
+                 * @description Whether each application has its own counts, or all are added up.
+                 * @example nothing
+                 */
+                by?: "application" | "nothing";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The activity. Buckets without any are left out. */
+            200: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "bucket": "hour",
+                     *       "start": "2030-01-02T03:00:00.000000+00:00",
+                     *       "end": "2030-01-02T05:00:00.000000+00:00",
+                     *       "total": {
+                     *         "reads": {
+                     *           "reveal": 1,
+                     *           "mask": 0,
+                     *           "redact": 0,
+                     *           "other": 0
+                     *         },
+                     *         "uses": 0,
+                     *         "changes": 0,
+                     *         "refusals": 0
+                     *       },
+                     *       "data": [
+                     *         {
+                     *           "at": "2030-01-02T03:00:00.000000+00:00",
+                     *           "application_id": "00000000-0000-4000-8000-000000000002",
+                     *           "reads": {
+                     *             "reveal": 1,
+                     *             "mask": 0,
+                     *             "redact": 0,
+                     *             "other": 0
+                     *           },
+                     *           "uses": 0,
+                     *           "changes": 0,
+                     *           "refusals": 0
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ActivityReport"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    listKeyReport: {
+        parameters: {
+            query?: {
+                /**
+                 * @description The number of the page, from 1.
+                 * @example 1
+                 */
+                page?: components["parameters"]["Page"];
+                /**
+                 * @description How many items a page has.
+                 * @example 20
+                 */
+                size?: components["parameters"]["Size"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of keys. */
+            200: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "pagination": {
+                     *         "total_items": 0,
+                     *         "page_number": 1,
+                     *         "page_size": 20,
+                     *         "total_pages": 0
+                     *       },
+                     *       "data": []
+                     *     }
+                     */
+                    "application/json": {
+                        pagination: components["schemas"]["Pagination"];
+                        data: components["schemas"]["KeyReport"][];
+                    };
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    listAccessReport: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Marks what was created or changed at this time or later.
+                 * @example 2030-01-02
+                 */
+                changed_since?: components["schemas"]["DateFilter"];
+                /**
+                 * @description The number of the page, from 1.
+                 * @example 1
+                 */
+                page?: components["parameters"]["Page"];
+                /**
+                 * @description How many items a page has.
+                 * @example 20
+                 */
+                size?: components["parameters"]["Size"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of holders. */
+            200: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "pagination": {
+                     *         "total_items": 0,
+                     *         "page_number": 1,
+                     *         "page_size": 20,
+                     *         "total_pages": 0
+                     *       },
+                     *       "data": []
+                     *     }
+                     */
+                    "application/json": {
+                        pagination: components["schemas"]["Pagination"];
+                        data: components["schemas"]["AccessReport"][];
+                    };
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    getAttention: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What deserves attention. */
+            200: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example [
+                     *       {
+                     *         "kind": "log_unverified",
+                     *         "severity": "medium",
+                     *         "entity_type": "log",
+                     *         "entity_id": "*",
+                     *         "detail": "the log was never verified"
+                     *       }
+                     *     ]
+                     */
+                    "application/json": components["schemas"]["AttentionItem"][];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    whoHasAccess: {
+        parameters: {
+            query?: {
+                /**
+                 * @description The permission in question. Required, except with `token_id`, where it is `token:read` by default.
                  * @example token:read
                  */
-                permission: components["schemas"]["PermissionName"];
+                permission?: components["schemas"]["PermissionName"];
                 /**
                  * @description A container. Required for permissions on tokens, and for those alone.
                  * @example /pci/
                  */
                 container?: components["schemas"]["ContainerPath"];
+                /**
+                 * @description A token, instead of a container. The list has those who may do it to this token, with what each is shown of it.
+                 * @example card-of-jane
+                 */
+                token_id?: string;
                 /**
                  * @description The number of the page, from 1.
                  * @example 1
@@ -6915,6 +7783,160 @@ export interface operations {
             default: components["responses"]["Other"];
         };
     };
+    tryReactor: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "code": "module.exports = async (req) => ({ raw: { sum: req.args.a + req.args.b } })",
+                 *       "args": {
+                 *         "a": 1,
+                 *         "b": 2
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["TryReactor"];
+            };
+        };
+        responses: {
+            /** @description What came of the code. */
+            200: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "raw": {
+                     *         "sum": 3
+                     *       },
+                     *       "took_us": 41873,
+                     *       "memory_bytes": 48234496,
+                     *       "console": [
+                     *         {
+                     *           "level": "log",
+                     *           "text": "adding"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Trial"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            408: components["responses"]["RequestTimeout"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["CodeFailed"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    listReactorVersions: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The reactor's id.
+                 * @example 00000000-0000-4000-8000-000000000030
+                 */
+                id: components["parameters"]["ReactorId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The versions. */
+            200: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example [
+                     *       {
+                     *         "number": 3,
+                     *         "code": {
+                     *           "code": "module.exports = async (req) => ({ raw: req.args })"
+                     *         },
+                     *         "created_by": "00000000-0000-4000-8000-000000000002",
+                     *         "actor_name": "deploy",
+                     *         "created_at": "2030-01-02T03:04:05.000000+00:00"
+                     *       }
+                     *     ]
+                     */
+                    "application/json": components["schemas"]["CodeVersion"][];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    restoreReactor: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description A value of the client's own of 1 to 200 printable characters; a random UUID is best. Of all requests of one caller with one key, method and path, one takes
+                 *     effect; the others get its answer for 24 hours, whatever their bodies are, or a 409 while it is being processed. The answers of
+                 *     requests that failed are not kept: the next request with the key is a new one. A replay takes the permission of the operation and, on every token that the
+                 *     result is about, the access that the result was made with.
+                 *
+                 *     **With the key of a public application**, which many clients share: an idempotency key of 22 or more characters must be unguessable, and is bound to the body: the
+                 *     same key with another body is a 422. A shorter one counts only for the same client address and the same body, and is ignored by `POST /sessions`.
+                 */
+                "SVC-IDEMPOTENCY-KEY"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /**
+                 * @description The reactor's id.
+                 * @example 00000000-0000-4000-8000-000000000030
+                 */
+                id: components["parameters"]["ReactorId"];
+                /**
+                 * @description The number of the version.
+                 * @example 3
+                 */
+                n: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["Reactor"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
     listReactorRuns: {
         parameters: {
             query?: {
@@ -7340,6 +8362,98 @@ export interface operations {
             default: components["responses"]["Other"];
         };
     };
+    listProxyVersions: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The proxy's id.
+                 * @example 00000000-0000-4000-8000-000000000011
+                 */
+                id: components["parameters"]["ProxyId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The versions. */
+            200: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example [
+                     *       {
+                     *         "number": 3,
+                     *         "code": {
+                     *           "code": "module.exports = async (req) => ({ raw: req.args })"
+                     *         },
+                     *         "created_by": "00000000-0000-4000-8000-000000000002",
+                     *         "actor_name": "deploy",
+                     *         "created_at": "2030-01-02T03:04:05.000000+00:00"
+                     *       }
+                     *     ]
+                     */
+                    "application/json": components["schemas"]["CodeVersion"][];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    restoreProxy: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description A value of the client's own of 1 to 200 printable characters; a random UUID is best. Of all requests of one caller with one key, method and path, one takes
+                 *     effect; the others get its answer for 24 hours, whatever their bodies are, or a 409 while it is being processed. The answers of
+                 *     requests that failed are not kept: the next request with the key is a new one. A replay takes the permission of the operation and, on every token that the
+                 *     result is about, the access that the result was made with.
+                 *
+                 *     **With the key of a public application**, which many clients share: an idempotency key of 22 or more characters must be unguessable, and is bound to the body: the
+                 *     same key with another body is a 422. A shorter one counts only for the same client address and the same body, and is ignored by `POST /sessions`.
+                 */
+                "SVC-IDEMPOTENCY-KEY"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /**
+                 * @description The proxy's id.
+                 * @example 00000000-0000-4000-8000-000000000011
+                 */
+                id: components["parameters"]["ProxyId"];
+                /**
+                 * @description The number of the version.
+                 * @example 3
+                 */
+                n: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["Proxy"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
     rotateProxyKey: {
         parameters: {
             query?: never;
@@ -7446,6 +8560,31 @@ export interface operations {
                 /** @description Keeps the entries made before this time. */
                 end_date?: components["schemas"]["DateFilter"];
                 /**
+                 * @description Keeps the entries of this actor.
+                 * @example 00000000-0000-4000-8000-000000000002
+                 */
+                actor_id?: components["parameters"]["LogActor"];
+                /**
+                 * @description Keeps the entries of this operation.
+                 * @example read
+                 */
+                operation?: components["parameters"]["LogOperation"];
+                /**
+                 * @description Keeps what was allowed, or what was denied.
+                 * @example allowed
+                 */
+                outcome?: components["parameters"]["LogOutcome"];
+                /**
+                 * @description Keeps the entries that showed this much of a token.
+                 * @example reveal
+                 */
+                transform?: components["parameters"]["LogTransform"];
+                /**
+                 * @description Keeps the entries of requests with this trace id.
+                 * @example order-1001
+                 */
+                trace_id?: components["parameters"]["LogTrace"];
+                /**
                  * @description The number of the page, from 1.
                  * @example 1
                  */
@@ -7523,6 +8662,31 @@ export interface operations {
                 start_date?: components["schemas"]["DateFilter"];
                 /** @description Keeps the entries made before this time. */
                 end_date?: components["schemas"]["DateFilter"];
+                /**
+                 * @description Keeps the entries of this actor.
+                 * @example 00000000-0000-4000-8000-000000000002
+                 */
+                actor_id?: components["parameters"]["LogActor"];
+                /**
+                 * @description Keeps the entries of this operation.
+                 * @example read
+                 */
+                operation?: components["parameters"]["LogOperation"];
+                /**
+                 * @description Keeps what was allowed, or what was denied.
+                 * @example allowed
+                 */
+                outcome?: components["parameters"]["LogOutcome"];
+                /**
+                 * @description Keeps the entries that showed this much of a token.
+                 * @example reveal
+                 */
+                transform?: components["parameters"]["LogTransform"];
+                /**
+                 * @description Keeps the entries of requests with this trace id.
+                 * @example order-1001
+                 */
+                trace_id?: components["parameters"]["LogTrace"];
                 /** @description The cursor, as `pagination.next` of the part before had it. Absent for the first part. */
                 start?: string;
                 /**
@@ -8072,6 +9236,301 @@ export interface operations {
                 };
             };
             400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    streamLogs: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Keeps the entries about entities of this type. `GET /logs/entity-types` lists the types.
+                 * @example card
+                 */
+                entity_type?: components["parameters"]["LogEntityType"];
+                /**
+                 * @description Keeps the entries about the entity with this id.
+                 * @example 00000000-0000-4000-8000-000000000002
+                 */
+                entity_id?: components["parameters"]["LogEntityId"];
+                /**
+                 * @description Keeps the entries made at this time or later. A date or a date-time of ISO 8601; without an offset, UTC.
+                 * @example 2030-01-02
+                 */
+                start_date?: components["parameters"]["LogFrom"];
+                /**
+                 * @description Keeps the entries of this actor.
+                 * @example 00000000-0000-4000-8000-000000000002
+                 */
+                actor_id?: components["parameters"]["LogActor"];
+                /**
+                 * @description Keeps the entries of this operation.
+                 * @example read
+                 */
+                operation?: components["parameters"]["LogOperation"];
+                /**
+                 * @description Keeps what was allowed, or what was denied.
+                 * @example allowed
+                 */
+                outcome?: components["parameters"]["LogOutcome"];
+                /**
+                 * @description Keeps the entries that showed this much of a token.
+                 * @example reveal
+                 */
+                transform?: components["parameters"]["LogTransform"];
+                /**
+                 * @description Keeps the entries of requests with this trace id.
+                 * @example order-1001
+                 */
+                trace_id?: components["parameters"]["LogTrace"];
+                /**
+                 * @description How many of the newest entries come first. It does not count with `start_date` or `Last-Event-ID`.
+                 * @example 10
+                 */
+                past?: number;
+                /**
+                 * @description With `false` the stream ends when everything that is sealed was sent.
+                 * @example false
+                 */
+                follow?: boolean;
+            };
+            header?: {
+                /**
+                 * @description The id of the last event that the client has. The stream continues after it.
+                 * @example EXAMPLE-this-goes-nowhere
+                 */
+                "Last-Event-ID"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The entries, as they come. */
+            200: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example id: EXAMPLE-this-goes-nowhere
+                     *     event: entry
+                     *     data: {"entity_type":"card","operation":"read"}
+                     */
+                    "text/event-stream": string;
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    exportLogs: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Keeps the entries about entities of this type. `GET /logs/entity-types` lists the types.
+                 * @example card
+                 */
+                entity_type?: components["parameters"]["LogEntityType"];
+                /**
+                 * @description Keeps the entries about the entity with this id.
+                 * @example 00000000-0000-4000-8000-000000000002
+                 */
+                entity_id?: components["parameters"]["LogEntityId"];
+                /**
+                 * @description Keeps the entries made at this time or later. A date or a date-time of ISO 8601; without an offset, UTC.
+                 * @example 2030-01-02
+                 */
+                start_date?: components["parameters"]["LogFrom"];
+                /**
+                 * @description Keeps the entries made before this time.
+                 * @example 2030-01-03T12:00:00+01:00
+                 */
+                end_date?: components["parameters"]["LogBefore"];
+                /**
+                 * @description Keeps the entries of this actor.
+                 * @example 00000000-0000-4000-8000-000000000002
+                 */
+                actor_id?: components["parameters"]["LogActor"];
+                /**
+                 * @description Keeps the entries of this operation.
+                 * @example read
+                 */
+                operation?: components["parameters"]["LogOperation"];
+                /**
+                 * @description Keeps what was allowed, or what was denied.
+                 * @example allowed
+                 */
+                outcome?: components["parameters"]["LogOutcome"];
+                /**
+                 * @description Keeps the entries that showed this much of a token.
+                 * @example reveal
+                 */
+                transform?: components["parameters"]["LogTransform"];
+                /**
+                 * @description Keeps the entries of requests with this trace id.
+                 * @example order-1001
+                 */
+                trace_id?: components["parameters"]["LogTrace"];
+                /**
+                 * @description The format of the response.
+                 * @example csv
+                 */
+                format?: "ndjson" | "csv";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The entries. */
+            200: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    /**
+                     * @description The name of a file to store the entries in.
+                     * @example attachment; filename="log.csv"
+                     */
+                    "Content-Disposition"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /** @example {"entity_type":"card","operation":"read"} */
+                    "application/x-ndjson": string;
+                    /** @example created_at,id,actor_type */
+                    "text/csv": string;
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    getLogIntegrity: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What is known of the integrity of the log. */
+            200: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "unsealed": 0
+                     *     }
+                     */
+                    "application/json": components["schemas"]["LogIntegrity"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    verifyLog: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The verification. */
+            202: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    Location: components["headers"]["Location"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "00000000-0000-4000-8000-000000000002",
+                     *       "state": "queued",
+                     *       "started_at": "2030-01-02T03:04:05.678901+00:00"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["LogVerification"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    getLogVerification: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the verification.
+                 * @example 00000000-0000-4000-8000-000000000002
+                 */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The verification. */
+            200: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "00000000-0000-4000-8000-000000000002",
+                     *       "state": "queued",
+                     *       "started_at": "2030-01-02T03:04:05.678901+00:00"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["LogVerification"];
+                };
+            };
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];

@@ -58,6 +58,15 @@ export type PreviewProxy = Schemas['PreviewProxy'];
 export type ProxyPreview = Schemas['ProxyPreview'];
 
 export type LogEntry = Schemas['LogEntry'];
+export type AccessReport = Schemas['AccessReport'];
+export type ActivityReport = Schemas['ActivityReport'];
+export type AttentionItem = Schemas['AttentionItem'];
+export type CodeVersion = Schemas['CodeVersion'];
+export type Trial = Schemas['Trial'];
+export type TryReactor = Schemas['TryReactor'];
+export type KeyReport = Schemas['KeyReport'];
+export type LogIntegrity = Schemas['LogIntegrity'];
+export type LogVerification = Schemas['LogVerification'];
 export type Named = Schemas['Named'];
 export type EntityType = Schemas['EntityType'];
 
@@ -96,4 +105,7 @@ export type LogFilter = Filter<Query<'listLogs'>>;
 export type WebhookFilter = Filter<Query<'listWebhooks'>>;
 /** Which events: of these types, of this entity, made at `since` or later. */
 export type EventFilter = Omit<Filter<Query<'listEvents'>>, 'wait'>;
+export type AccessReportFilter = Filter<Query<'listAccessReport'>>;
+export type ActivityQuery = Query<'getActivity'>;
+export type StreamFilter = Filter<Query<'streamLogs'>>;
 export type AccessFilter = Filter<Query<'whoHasAccess'>>;

@@ -24,7 +24,7 @@ const oldest = 14
 var tenantTables = []string{
 	"keysets", "application_keys", "applications", "tokens", "token_terms", "token_groups",
 	"token_types", "token_containers", "container_counts", "token_groups_emptied",
-	"sessions", "parcels", "definitions", "marks", "log_unsealed", "log", "log_counts", "event_queue", "events", "event_heads", "tenants",
+	"sessions", "parcels", "definitions", "marks", "log_unsealed", "log", "log_counts", "event_queue", "events", "event_heads", "log_activity", "tenants",
 }
 
 // requestTables are what the role of requests may read and change.

@@ -59,7 +59,8 @@ var tableKeys = map[string]string{
 	"keysets": "purpose", "application_keys": "hash", "applications": "id", "tokens": "id", "token_terms": "term, created_at, id",
 	"token_groups": "group_id, slot", "token_types": "type, slot", "token_containers": "container, group_id", "container_counts": "tenant_id",
 	"token_groups_emptied": "group_id, slot", "sessions": "id", "parcels": "kind, id", "definitions": "kind, id",
-	"marks": "name", "log_unsealed": "created_at, id", "log": "created_at, id", "log_counts": "entity_type, slot", "tenants": "tenant_id",
+	"marks": "name", "log_unsealed": "created_at, id", "log": "created_at, id", "log_counts": "entity_type, slot",
+	"log_activity": "width, at, actor_id, kind", "tenants": "tenant_id",
 	"event_queue": "xid, position, id", "events": "number", "event_heads": "tenant_id",
 }
 

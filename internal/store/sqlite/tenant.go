@@ -67,7 +67,7 @@ func (t *tx) ReplaceTenant(_ context.Context, r store.Tenant) error {
 // last, so that a stopped deletion is found and finished. Log batches stay.
 var tenantTables = []string{
 	"keysets", "application_keys", "applications", "tokens", "token_terms", "token_term_counts", "token_groups", "token_types", "token_containers", "container_counts",
-	"sessions", "parcels", "definitions", "marks", "log_unsealed", "log", "log_counts", "events", "event_heads", "tenants",
+	"sessions", "parcels", "definitions", "marks", "log_unsealed", "log", "log_counts", "events", "event_heads", "log_activity", "tenants",
 }
 
 // deletion removes a bounded number of rows of a table. Tables without row ids
@@ -92,6 +92,7 @@ var deletion = map[string]string{
 	"log_counts":        "(tenant_id, entity_type) IN (SELECT tenant_id, entity_type FROM log_counts WHERE tenant_id = ?1 LIMIT ?2)",
 	"events":            "(tenant_id, number) IN (SELECT tenant_id, number FROM events WHERE tenant_id = ?1 LIMIT ?2)",
 	"event_heads":       "tenant_id IN (SELECT tenant_id FROM event_heads WHERE tenant_id = ?1 LIMIT ?2)",
+	"log_activity":      "(tenant_id, width, at, actor_id, kind) IN (SELECT tenant_id, width, at, actor_id, kind FROM log_activity WHERE tenant_id = ?1 LIMIT ?2)",
 	"tenants":           "tenant_id IN (SELECT tenant_id FROM tenants WHERE tenant_id = ?1 LIMIT ?2)",
 }
 

@@ -36,6 +36,7 @@ type contents struct {
 	Batches      []store.LogBatch
 	Events       []store.Event
 	EventHead    store.EventHead
+	Activity     []store.Activity
 }
 
 const markName = "re-encryption"
@@ -54,6 +55,7 @@ func readAll(ctx context.Context, tx store.Tx) (c contents, err error) {
 	for _, read := range []func() error{
 		func() error { c.Keysets, err = tx.Keysets(ctx); return err },
 		func() error { c.Applications, err = tx.Applications(ctx, store.ApplicationFilter{}, large); return err },
+		func() error { c.Activity, err = tx.Activity(ctx, everyActivity, 100); return err },
 		func() error { c.Counted, err = tx.CountApplications(ctx, store.ApplicationFilter{}); return err },
 		func() error { c.Tokens, err = tx.Tokens(ctx, all, large); return err },
 		func() error { c.TokenCount, err = tx.CountTokens(ctx, all); return err },
@@ -143,6 +145,7 @@ func (f *fixture) fill(id string) {
 			tx.AppendLog(ctx, entry(1), withEvent(entry(2), "token.created")),
 			none2(tx.NumberEvents(ctx, 10)),
 			tx.AppendLogBatch(ctx, batch(last.Number+1, 1), []store.Position{at(entry(1))}),
+			tx.AddActivity(ctx, []store.Activity{activity(1)}),
 		)
 	})
 }
@@ -345,6 +348,15 @@ var methods = []method{
 		return number(tx.CountDefinitions(ctx, store.DefinitionFilter{IDs: []string{definition("", 1).ID}}))
 	}},
 
+	{"AddActivity", true, nil, func(ctx context.Context, tx store.Tx) (int, error) {
+		return none(tx.AddActivity(ctx, []store.Activity{activity(2)}))
+	}},
+	{"Activity", false, nil, func(ctx context.Context, tx store.Tx) (int, error) {
+		return some(tx.Activity(ctx, everyActivity, 100))
+	}},
+	{"DropActivity", true, nil, func(ctx context.Context, tx store.Tx) (int, error) {
+		return none(tx.DropActivity(ctx, 60, day+1000*second))
+	}},
 	{"AppendLog", true, nil, func(ctx context.Context, tx store.Tx) (int, error) { return none(tx.AppendLog(ctx, entry(3))) }},
 	{"Logs", false, nil, func(ctx context.Context, tx store.Tx) (int, error) {
 		return some(tx.Logs(ctx, store.LogFilter{EntityID: entry(1).EntityID}, large))

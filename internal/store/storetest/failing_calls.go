@@ -223,6 +223,18 @@ func (x failingTx) CountDefinitions(ctx context.Context, f store.DefinitionFilte
 	return get(ctx, x.f, "CountDefinitions", func() (int64, error) { return x.tx.CountDefinitions(ctx, f) })
 }
 
+func (x failingTx) AddActivity(ctx context.Context, counts []store.Activity) error {
+	return x.f.do(ctx, "AddActivity", func() error { return x.tx.AddActivity(ctx, counts) })
+}
+
+func (x failingTx) Activity(ctx context.Context, f store.ActivityFilter, limit int) ([]store.Activity, error) {
+	return get(ctx, x.f, "Activity", func() ([]store.Activity, error) { return x.tx.Activity(ctx, f, limit) })
+}
+
+func (x failingTx) DropActivity(ctx context.Context, width int64, before store.Time) error {
+	return x.f.do(ctx, "DropActivity", func() error { return x.tx.DropActivity(ctx, width, before) })
+}
+
 func (x failingTx) AppendLog(ctx context.Context, entries ...store.LogEntry) error {
 	return x.f.do(ctx, "AppendLog", func() error { return x.tx.AppendLog(ctx, entries...) })
 }

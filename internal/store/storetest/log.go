@@ -11,6 +11,7 @@ import (
 )
 
 var logTests = []test{
+	{"activity is counted by bucket, actor and kind", activityIsCounted},
 	{"every filter agrees with the entries, by offset and by position", logFilters},
 	{"positions come oldest first and lead to their entries", logPositions},
 	{"entries wait unsealed until a batch takes them", logSealing},

@@ -210,7 +210,7 @@ func entry(n int) store.LogEntry {
 	return store.LogEntry{
 		ID: uuid(n), CreatedAt: day + store.Time(n), ActorID: "application 1", ActorType: "application", SessionID: "session 1",
 		EntityType: "card", EntityID: fmt.Sprintf("token-%05d", n), Operation: "create", Outcome: "success", Message: "Token created",
-		TraceID: "trace 1", ClientAddress: "192.0.2.1",
+		TraceID: "trace 1", ClientAddress: "192.0.2.1", ActorName: "Shop", Transform: "mask", Reason: "a refund",
 	}
 }
 

@@ -128,6 +128,7 @@ func fill(t *testing.T, s store.Store) (tenants []string) {
 				tx.InsertTenant(ctx, store.Tenant{ID: tenant, Name: "Ünïcode \U0001F511", Settings: map[string]string{"a": "b"}, Secrets: []byte{1}, CreatedAt: 1}),
 				tx.PutKeyset(ctx, store.Keyset{Purpose: "data", Wrapped: []byte("wrapped"), KEK: "local-1", Version: 1, CreatedAt: 2, ModifiedAt: 3}),
 				tx.PutMark(ctx, "work", []byte{}),
+				tx.AddActivity(ctx, []store.Activity{{Width: 60, At: 60_000_000, ActorID: "a", Kind: "reveal", Entries: 3}}),
 				tx.InsertApplication(ctx, store.Application{ID: "a", Type: "private", Permissions: []string{"x", "y"}, Rules: []byte{7}, CreatedAt: 4, Version: 1}),
 				tx.InsertApplication(ctx, store.Application{ID: "none", CreatedAt: 5, Version: 1}),
 				tx.InsertKey(ctx, store.Key{ID: "k", ApplicationID: "a", Version: 1, Hash: []byte{0, 9}, Prefix: "key_", CreatedAt: 6}),
