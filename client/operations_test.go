@@ -163,10 +163,12 @@ var lists = map[string]func(context.Context, *client.Client) error{
 // left has the operations that no method is for.
 var left = map[string]string{
 	"getMetrics":      "for Prometheus, in its own form",
+	"getConsole":      "for browsers",
 	"getDocs":         "a page for people",
 	"getDocsFile":     "a page for people",
 	"getElementsFile": "for browsers",
 	"getElementsPage": "for browsers",
+	"getRoot":         "for browsers",
 	"getOpenAPI":      "for tools that read it themselves",
 	"getOpenAPIYAML":  "for tools that read it themselves",
 }

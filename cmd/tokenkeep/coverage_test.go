@@ -44,10 +44,12 @@ var covered = map[string]string{
 // uncovered has the operations that no command is for, and why.
 var uncovered = map[string]string{
 	"getMetrics":      "for Prometheus, in its own form",
+	"getConsole":      "for browsers",
 	"getDocs":         "a page for people",
 	"getDocsFile":     "a page for people",
 	"getElementsFile": "for browsers",
 	"getElementsPage": "for browsers",
+	"getRoot":         "for browsers",
 	"getOpenAPI":      "for tools that read it themselves",
 	"getOpenAPIYAML":  "for tools that read it themselves",
 	"listTokens":      "GET /v2/tokens has the same without numbers of pages",

@@ -3,8 +3,8 @@
 //
 // It promises that the page runs only scripts and styles that the server named
 // in the same response, that it connects to this server only, and that no other
-// page can embed it. It takes no key and reads nothing of any tenant: the page
-// calls the routes of the API as the person who signed in.
+// page can embed it. It takes no key and never reads anything of a tenant: the
+// page calls the routes of the API as the person who signed in.
 package console
 
 import (

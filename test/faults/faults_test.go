@@ -117,7 +117,7 @@ var table = map[string]row{
 
 // keyless rows are for the operator's tools, for whoever reads about the API, and for browsers.
 var keyless = []string{"GET /healthz", "GET /readyz", "GET /metrics", "GET /openapi.json", "GET /openapi.yaml", "GET /docs", "GET /docs/{file}",
-	"GET /elements/v1/{file}", "GET /elements/v1/{key}/{kind}"}
+	"GET /", "GET /console/{rest...}", "GET /elements/v1/{file}", "GET /elements/v1/{key}/{kind}"}
 
 // world is a server behind a failing store.
 type world struct {

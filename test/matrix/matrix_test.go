@@ -113,6 +113,8 @@ var open = map[string]int{
 // elsewhere are rows that say themselves who may call, with the test of that.
 var elsewhere = map[string]string{
 	"* /proxy/{rest...}":            "test/proxy, TestWhoMayCallAProxy",
+	"GET /":                         "internal/console, TestBrowsersAreLedToTheConsole",
+	"GET /console/{rest...}":        "internal/console, TestThePageIsOnlyForItself",
 	"GET /elements/v1/{file}":       "internal/elements, TestTheLoaderHasItsHash",
 	"GET /elements/v1/{key}/{kind}": "internal/elements, TestWhoGetsAPage",
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/client"
 	"github.com/tokenkeep/tokenkeep/internal/access"
 	"github.com/tokenkeep/tokenkeep/internal/audit"
+	"github.com/tokenkeep/tokenkeep/internal/console"
 	"github.com/tokenkeep/tokenkeep/internal/directory"
 	"github.com/tokenkeep/tokenkeep/internal/elements"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
@@ -174,8 +175,11 @@ func TestTheDocumentListsWhatTheServerKnows(t *testing.T) {
 // described is the pattern under which the document has a row. A document has
 // no word for every method and every path.
 func described(pattern string) string {
-	if pattern == "* /proxy/{rest...}" {
+	switch pattern {
+	case "* /proxy/{rest...}":
 		return "POST /proxy/{rest}"
+	case "GET /console/{rest...}":
+		return "GET /console/{rest}"
 	}
 	return pattern
 }
@@ -197,12 +201,17 @@ func TestEveryOperationAnswersAsDescribed(t *testing.T) {
 			t.Errorf("GET %s → %d, want 200", path, got)
 		}
 	}
+	v.walkConsole(t)
 	skipped := needCode
+	if !console.Built() {
+		t.Log("the console is not built: 'make console' builds it")
+		skipped = append(slices.Clone(skipped), "GET /console/{rest...}")
+	}
 	if elements.Built() {
 		v.walkElements(t)
 	} else {
 		t.Log("the card fields are not built: 'make elements' builds them")
-		skipped = append(slices.Clone(needCode), "GET /elements/v1/{file}", "GET /elements/v1/{key}/{kind}")
+		skipped = append(slices.Clone(skipped), "GET /elements/v1/{file}", "GET /elements/v1/{key}/{kind}")
 	}
 	if err := c.Tenant.Delete(ctx); err != nil {
 		t.Errorf("Tenant.Delete: %v", err)
@@ -213,6 +222,26 @@ func TestEveryOperationAnswersAsDescribed(t *testing.T) {
 	for _, r := range v.Routes() {
 		if !slices.Contains(skipped, r.Pattern) && !slices.ContainsFunc(v.watch.Seen(described(r.Pattern)), func(status int) bool { return status < 300 }) {
 			t.Errorf("the walk saw no success of %s: statuses %v", r.Pattern, v.watch.Seen(described(r.Pattern)))
+		}
+	}
+}
+
+// walkConsole opens the pages that lead to the console as a browser does.
+func (v *vault) walkConsole(t *testing.T) {
+	t.Helper()
+	page := http.StatusOK
+	if !console.Built() {
+		page = http.StatusServiceUnavailable
+	}
+	for _, c := range []struct {
+		path, accept string
+		want         int
+	}{
+		{"/", "text/html,*/*", http.StatusOK}, {"/", "*/*", http.StatusNotFound},
+		{"/console", "text/html", page}, {"/console/", "text/html", page}, {"/console/tokens/a", "text/html", page},
+	} {
+		if got := v.send(t, "GET", c.path, "", "Accept", c.accept); got != c.want {
+			t.Errorf("GET %s for %s → %d, want %d", c.path, c.accept, got, c.want)
 		}
 	}
 }
