@@ -102,6 +102,9 @@ type Rule struct {
 	Container   string   `json:"container,omitempty"`
 	Transform   string   `json:"transform"`
 	Permissions []string `json:"permissions"`
+	// RequiresReason makes the rule count as mask, except for callers that give
+	// a reason: POST /tokens/{id}/reveal. token:use is not affected.
+	RequiresReason bool `json:"requires_reason,omitzero"`
 	// Conditions choose tokens in place of Container, in sessions' rules
 	// alone. All of them must hold.
 	Conditions []Condition `json:"conditions,omitempty"`

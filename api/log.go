@@ -14,7 +14,10 @@ type LogEntry struct {
 	Message       string `json:"message"`
 	TraceID       string `json:"trace_id,omitzero"`
 	ClientAddress string `json:"client_address,omitzero"`
-	CreatedAt     Time   `json:"created_at"`
+	// ActorName is the name of a member, and Reason the one that the actor gave.
+	ActorName string `json:"actor_name,omitzero"`
+	Reason    string `json:"reason,omitzero"`
+	CreatedAt Time   `json:"created_at"`
 }
 
 // EntityType is a kind of thing that log entries are about.

@@ -38,6 +38,8 @@ type Client struct {
 	Access       Access
 	Proxies      Proxies
 	Reactors     Reactors
+	Members      Members
+	Roles        Roles
 
 	caller *caller
 }
@@ -148,7 +150,7 @@ func New(baseURL string, options ...Option) (*Client, error) {
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &Client{
 		Tenant: Tenant{c}, Applications: Applications{c}, Keys: Keys{c}, Permissions: Permissions{c},
-		Tokens: Tokens{c}, Logs: Logs{c}, Sessions: Sessions{c}, Access: Access{c}, Reactors: Reactors{c}, Proxies: Proxies{c}, caller: c,
+		Tokens: Tokens{c}, Logs: Logs{c}, Sessions: Sessions{c}, Access: Access{c}, Reactors: Reactors{c}, Proxies: Proxies{c}, Members: Members{c}, Roles: Roles{c}, caller: c,
 	}, nil
 }
 

@@ -17,6 +17,7 @@ var (
 	listTokens  = row{method: "GET", path: "/tokens"}
 	getToken    = row{method: "GET", path: "/tokens/{id}"}
 	updateToken = row{method: "PATCH", path: "/tokens/{id}", media: api.MediaMergePatch, keyed: true}
+	revealToken = row{method: "POST", path: "/tokens/{id}/reveal", reads: true}
 	deleteToken = row{method: "DELETE", path: "/tokens/{id}"}
 
 	searchTokens     = row{method: "POST", path: "/tokens/search", reads: true}
@@ -97,6 +98,12 @@ func (t Tokens) Get(ctx context.Context, id string, options ...CallOption) (api.
 // member; the other attributes are replaced. It takes token:update.
 func (t Tokens) Update(ctx context.Context, id string, patch any, options ...CallOption) (api.Token, error) {
 	return get[api.Token](ctx, t.caller, request{row: updateToken, ids: []string{id}, in: document{patch}}, options...)
+}
+
+// Reveal returns a token with its plaintext, for a reason that the log keeps. It
+// takes token:read with reveal on every container of the token.
+func (t Tokens) Reveal(ctx context.Context, id, reason string) (api.Token, error) {
+	return get[api.Token](ctx, t.caller, request{row: revealToken, ids: []string{id}, in: api.RevealToken{Reason: reason}})
 }
 
 // Delete removes a token. It takes token:delete. When an answer was lost on

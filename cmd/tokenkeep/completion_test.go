@@ -33,7 +33,7 @@ func TestBashCompletes(t *testing.T) {
 	}
 	for typed, want := range map[string][]string{
 		"tokenkeep de":                              {"detokenize", "dev"},
-		"tokenkeep token ":                          {"create", "delete", "get", "list", "search", "update"},
+		"tokenkeep token ":                          {"create", "delete", "get", "list", "reveal", "search", "update"},
 		"tokenkeep log list --fo":                   {"--follow"},
 		"tokenkeep profile use s":                   {"shop", "staging"},
 		"tokenkeep token list --profile sh":         {"shop"},

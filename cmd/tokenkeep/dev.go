@@ -48,7 +48,11 @@ the first one left. Not for real data: the key lies beside what it protects.`,
 			if err != nil {
 				return err
 			}
-			return greet(c.OutOrStdout(), conf, keys, fresh, s.RunsCode())
+			link, err := s.DemoLink(ctx, keys.TenantID)
+			if err != nil {
+				return err
+			}
+			return greet(c.OutOrStdout(), conf, keys, link, fresh, s.RunsCode())
 		})
 	}
 	return c
@@ -56,14 +60,14 @@ the first one left. Not for real data: the key lies beside what it protects.`,
 
 // greet prints what to do next. Keys are shown on the first start alone; later
 // ones name the file that has them.
-func greet(w io.Writer, conf *config.Config, k server.DevKeys, fresh, code bool) error {
+func greet(w io.Writer, conf *config.Config, k server.DevKeys, link string, fresh, code bool) error {
 	file := filepath.Join(conf.Data, "dev-keys.json")
 	header := api.Header(conf.HeaderPrefix, api.APIKey)
 	if !fresh {
 		_, err := fmt.Fprintf(w, `Tokenkeep is ready at %s
 
 The keys of the demo tenant are in %s. Stop with Ctrl-C.
-`, k.BaseURL, file)
+%s`, k.BaseURL, file, greetLink(link))
 		return err
 	}
 	page := ""
@@ -78,7 +82,7 @@ Tenant demo, %[2]s. Its keys, shown this once and kept in %[3]s:
   private     %[5]s
   public      %[6]s
 
-%[9]sPaste one of these:
+%[10]s%[9]sPaste one of these:
 
   # put a card away, as a browser may: the answer has a token and a masked number
   curl -s %[1]s/tokens -H '%[7]s: %[6]s' -H 'Content-Type: application/json' \
@@ -105,8 +109,16 @@ Tenant demo, %[2]s. Its keys, shown this once and kept in %[3]s:
   curl -s %[1]s/logs -H '%[7]s: %[4]s'
 
 Stop with Ctrl-C.
-`, k.BaseURL, k.TenantID, file, k.ManagementKey, k.PrivateKey, k.PublicKey, header, greetCode(k, header, code), page)
+`, k.BaseURL, k.TenantID, file, k.ManagementKey, k.PrivateKey, k.PublicKey, header, greetCode(k, header, code), page, greetLink(link))
 	return err
+}
+
+// greetLink has the line with the link that signs a person in.
+func greetLink(link string) string {
+	if link == "" {
+		return ""
+	}
+	return "Sign in as the owner, once, within ten minutes:\n\n  " + link + "\n\n"
 }
 
 // greetCode has the lines that run code, where code runs.

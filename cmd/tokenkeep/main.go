@@ -87,9 +87,9 @@ Start here:
 		}
 	}
 	add(callers, tokenCommand(), tokenizeCommand(), detokenizeCommand(), sessionCommand(), reactorCommand(), proxyCommand(),
-		applicationCommand(), permissionCommand(), accessCommand(), logCommand(), healthCommand(), profileCommand())
+		applicationCommand(), memberCommand(), roleCommand(), permissionCommand(), accessCommand(), logCommand(), healthCommand(), profileCommand())
 	add(operators, devCommand(), serveCommand(), configCommand(), statusCommand(), storeCommand(), sweepCommand(), backupCommand(), restoreCommand(),
-		migrateStoreCommand(), doctorCommand(), tenantCommand(), keyCommand(), auditCommand())
+		migrateStoreCommand(), doctorCommand(), tenantCommand(), consoleCommand(), keyCommand(), auditCommand())
 	add("", completionCommand(), versionCommand())
 	return root
 }

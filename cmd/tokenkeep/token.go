@@ -19,7 +19,7 @@ import (
 
 func tokenCommand() *cobra.Command {
 	return group("token", "Make, read, change, find and delete tokens, over the API",
-		tokenCreateCommand(), tokenGetCommand(), tokenListCommand(), tokenUpdateCommand(), tokenDeleteCommand(), tokenSearchCommand())
+		tokenCreateCommand(), tokenGetCommand(), tokenRevealCommand(), tokenListCommand(), tokenUpdateCommand(), tokenDeleteCommand(), tokenSearchCommand())
 }
 
 // atMostFlag lets a read of tokens ask for less than the rules allow.
@@ -129,6 +129,21 @@ func tokenGetCommand() *cobra.Command {
 	atMost := atMostFlag(c)
 	return apiCommand(c, func(c *cobra.Command, call *client.Client, args []string) (any, error) {
 		return call.Tokens.Get(c.Context(), args[0], atMost()...)
+	}, showToken)
+}
+
+func tokenRevealCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "reveal TOKEN", Short: "Print a token with its plaintext, for a reason that the log keeps",
+		Long: `Prints a token with its plaintext. It takes token:read with reveal on every
+container of the token; rules that require a reason reveal here and nowhere else.
+The reason goes into the log: it must not hold what is protected.`,
+		Example: "  tokenkeep token reveal my-card --reason 'Dispute 1742' --json",
+		Args:    cobra.ExactArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	reason := c.Flags().String("reason", "", "why, for the log")
+	return apiCommand(c, func(c *cobra.Command, call *client.Client, args []string) (any, error) {
+		return call.Tokens.Reveal(c.Context(), args[0], *reason)
 	}, showToken)
 }
 

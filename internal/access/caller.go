@@ -26,6 +26,8 @@ type Caller struct {
 	maker  Grant
 	capped bool
 	origin Origin
+	member Member // of a member
+	reason string // that the caller gave; see WithReason
 }
 
 type kind uint8
@@ -36,6 +38,7 @@ const (
 	kindSession
 	kindSystem
 	kindProxy
+	kindMember
 )
 
 // Origin is where a request came from, for the log, and what limits it.
@@ -105,6 +108,33 @@ func NewAnonymousProxy(tenant string, g Grant) Caller {
 // is c: it can use the tokens that c may use now, and is nobody in the log.
 func (c Caller) AsAnonymousProxy() Caller { return NewAnonymousProxy(c.tenant, c.own) }
 
+// Member is a person who has signed in.
+type Member struct {
+	ID     string
+	Name   string // for the log
+	SignIn string // the id of the session of this person, not of an application
+	// Owner says that the member's role is the built-in owner: it may give
+	// applications and members more than it holds itself.
+	Owner bool
+}
+
+// NewMember is a person of a tenant, with the grant of the role that this
+// person has now.
+func NewMember(tenant string, m Member, g Grant) Caller {
+	return Caller{kind: kindMember, tenant: tenant, application: m.ID, member: m, own: g.limitedTo(allPermissions)}
+}
+
+// WithReason returns the caller with the reason that it gave for what it is
+// about to do. Rules that require a reason count in full then. An empty reason
+// is none.
+func (c Caller) WithReason(reason string) Caller {
+	if reason == "" {
+		return c
+	}
+	c.reason, c.own, c.maker = reason, c.own.withReason(), c.maker.withReason()
+	return c
+}
+
 // WithOrigin returns the caller with where its request came from.
 func (c Caller) WithOrigin(o Origin) Caller {
 	c.origin = o
@@ -122,8 +152,8 @@ func (c Caller) WithKey(id string) Caller {
 func (c Caller) Tenant() string { return c.tenant }
 
 // Application returns the id that created_by and the log name: the
-// application, and for a session the public application that made it. The
-// system and anonymous callers have none.
+// application, for a session the public application that made it, and for a
+// member the member. The system and anonymous callers have none.
 func (c Caller) Application() string { return c.application }
 
 // Key returns the id of the application's key that the caller presented. It is
@@ -132,6 +162,12 @@ func (c Caller) Key() string { return c.key }
 
 // Session returns the session's id; "" for others.
 func (c Caller) Session() string { return c.session }
+
+// Member returns the person that the caller is; the zero Member for others.
+func (c Caller) Member() Member { return c.member }
+
+// Reason returns the reason that the caller gave, for the log.
+func (c Caller) Reason() string { return c.reason }
 
 // ApplicationType returns the type of the application whose own key this is;
 // "" for others, sessions included.
@@ -144,6 +180,8 @@ func (c Caller) ActorType() string {
 		return "application"
 	case kindSystem:
 		return "system"
+	case kindMember:
+		return "user"
 	}
 	return ""
 }

@@ -187,11 +187,11 @@ func (g Grant) decide(p Permission, container, id string, maker bool, t *trace) 
 		s.Rule, s.Priority, s.Reason, s.Condition = r.position, r.priority, reason, condition
 		switch reason {
 		case Decides:
-			s.Transform = p.under(r.transform)
+			s.Transform = p.under(r.shows(p, g.reasoned))
 			settle(s)
 			return possible, by
 		case NeedsID:
-			s.Transform = p.under(r.transform)
+			s.Transform = p.under(r.shows(p, g.reasoned))
 			settle(s)
 		default:
 			t.add(s)

@@ -146,7 +146,7 @@ func (g Grant) best(p Permission, id string) (container string, most Transform) 
 func (s permissionSet) each() func(yield func(Permission) bool) {
 	return func(yield func(Permission) bool) {
 		for rest := s; rest != 0; rest &= rest - 1 {
-			if !yield(Permission(bits.TrailingZeros32(uint32(rest)))) {
+			if !yield(Permission(bits.TrailingZeros64(uint64(rest)))) {
 				return
 			}
 		}

@@ -22,6 +22,8 @@ type Grant struct {
 	terms func() *terms
 	// limit is what the holder can hold at all, whatever the terms say.
 	limit permissionSet
+	// reasoned says that the holder has given a reason, as some rules require.
+	reasoned bool
 }
 
 type terms struct {
@@ -35,6 +37,7 @@ type rule struct {
 	priority    int
 	permissions permissionSet
 	transform   Transform
+	needsReason bool   // shows the mask to callers that gave no reason
 	container   string // "" when there are conditions
 	conditions  []condition
 }
@@ -50,7 +53,7 @@ type condition struct {
 // a rule that cannot be read might uncover another that shows more.
 func NewGrant(permissions []string, rules []Rule) (Grant, error) {
 	var faults fault.Fields
-	n := normalizer{faults: &faults, holds: allPermissions, conditions: true}
+	n := normalizer{faults: &faults, holds: allPermissions, conditions: true, reasons: true}
 	permissions = n.permissions("permissions", n.holds, permissions)
 	rules = n.rules(rules)
 	if faults.Err() != nil {
@@ -64,6 +67,7 @@ func NewGrant(permissions []string, rules []Rule) (Grant, error) {
 			priority:    *r.Priority,
 			permissions: parsed(r.Permissions),
 			transform:   transform,
+			needsReason: r.RequiresReason,
 			container:   r.Container,
 		}
 		for _, c := range r.Conditions {
@@ -97,6 +101,12 @@ func parsed(names []string) permissionSet {
 // limitedTo returns the grant for a holder that can hold no more than s.
 func (g Grant) limitedTo(s permissionSet) Grant {
 	g.limit &= s
+	return g
+}
+
+// withReason returns the grant of a holder that has given a reason.
+func (g Grant) withReason() Grant {
+	g.reasoned = true
 	return g
 }
 
@@ -150,6 +160,16 @@ const unnamed = "\x00"
 
 // below returns an unnamed container right below the given one.
 func below(container string) string { return container + unnamed + "/" }
+
+// shows returns the transform of a rule. A rule that requires a reason counts as
+// a mask until one is given; token:use is not affected, because it shows the
+// value to code and destinations and not to the caller.
+func (r *rule) shows(p Permission, reasoned bool) Transform {
+	if r.needsReason && !reasoned && p != TokenUse {
+		return min(r.transform, Mask)
+	}
+	return r.transform
+}
 
 // match says whether a rule decides about a permission on a token in one
 // container, and if not, why; for ConditionFails also which condition. An

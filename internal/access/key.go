@@ -37,7 +37,9 @@ const (
 	ManagementKey
 	SessionKey
 	ProxyKey
-	Nonce // authorizes a session, once
+	Nonce     // authorizes a session, once
+	SignInKey // a member's session, in a cookie
+	LinkCode  // signs a member in, once
 )
 
 // keyForms has the text around the environment for each kind.
@@ -48,6 +50,8 @@ var keyForms = [...]struct{ before, after string }{
 	SessionKey:    {"key_", "_sess_"},
 	ProxyKey:      {"key_", "_proxy_"},
 	Nonce:         {"nonce_", "_"},
+	SignInKey:     {"signin_", "_"},
+	LinkCode:      {"link_", "_"},
 }
 
 // KeyKind returns the kind of this type's keys; 0 for a type that is none of ours.
@@ -146,7 +150,7 @@ func cutEnd(s string, n int) (head, end string, ok bool) {
 
 // kindOf finds the kind by the text before the tenant; 0 when there is none.
 func kindOf(head string) KeyKind {
-	for kind := PublicKey; kind <= Nonce; kind++ {
+	for kind := PublicKey; kind <= LinkCode; kind++ {
 		form := keyForms[kind]
 		rest, before := strings.CutPrefix(head, form.before)
 		environment, after := strings.CutSuffix(rest, form.after)

@@ -110,7 +110,7 @@ func TestKeysThatCannotBeMade(t *testing.T) {
 		"an underscore":             {rand.Reader, "a_b", access.PrivateKey, tenantID},
 		"capitals":                  {rand.Reader, "Test", access.PrivateKey, tenantID},
 		"no kind":                   {rand.Reader, "test", 0, tenantID},
-		"an unknown kind":           {rand.Reader, "test", access.Nonce + 1, tenantID},
+		"an unknown kind":           {rand.Reader, "test", access.LinkCode + 1, tenantID},
 		"no tenant":                 {rand.Reader, "test", access.PrivateKey, ""},
 		"a tenant that is no id":    {rand.Reader, "test", access.PrivateKey, "acme"},
 		"an id in another notation": {rand.Reader, "test", access.PrivateKey, strings.ToUpper(tenantID)},

@@ -67,6 +67,10 @@ const (
 	ProxyDelete
 	LogRead
 	ReportRead
+	MemberCreate
+	MemberRead
+	MemberUpdate
+	MemberDelete
 )
 
 // permissionRow is what there is to say about a permission.
@@ -141,6 +145,14 @@ var permissionRows = [...]permissionRow{
 		fault.New(fault.Forbidden, "this takes log:read, which the caller does not have"), Redact, Redact, Redact},
 	ReportRead: {"report:read", "Read usage reports", managementAlone,
 		fault.New(fault.Forbidden, "this takes report:read, which the caller does not have"), Redact, Redact, Redact},
+	MemberCreate: {"member:create", "Add members", managementAlone,
+		fault.New(fault.Forbidden, "this takes member:create, which the caller does not have"), Redact, Redact, Redact},
+	MemberRead: {"member:read", "Read members, their sign-ins and roles", managementAlone,
+		fault.New(fault.Forbidden, "this takes member:read, which the caller does not have"), Redact, Redact, Redact},
+	MemberUpdate: {"member:update", "Update members, end their sign-ins, change roles", managementAlone,
+		fault.New(fault.Forbidden, "this takes member:update, which the caller does not have"), Redact, Redact, Redact},
+	MemberDelete: {"member:delete", "Remove members", managementAlone,
+		fault.New(fault.Forbidden, "this takes member:delete, which the caller does not have"), Redact, Redact, Redact},
 }
 
 var permissionsByName = func() map[string]Permission {
@@ -154,7 +166,7 @@ var permissionsByName = func() map[string]Permission {
 // Permissions returns all permissions in the order in which they are listed.
 func Permissions() []Permission {
 	all := make([]Permission, 0, len(permissionRows)-1)
-	for p := TokenCreate; p <= ReportRead; p++ {
+	for p := TokenCreate; p <= MemberDelete; p++ {
 		all = append(all, p)
 	}
 	return all
@@ -209,7 +221,7 @@ func (p Permission) under(t Transform) Transform {
 
 // permissionSet holds permissions as bits. What is no permission is in none of
 // the sets below, and those limit every caller.
-type permissionSet uint32
+type permissionSet uint64
 
 var (
 	allPermissions        = setOf(Permissions()...)

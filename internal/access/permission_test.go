@@ -23,7 +23,7 @@ func TestApplicationTypesHoldWhatTheListSays(t *testing.T) {
 		access.Management: "tenant:read tenant:update tenant:delete " +
 			"application:create application:read application:update application:delete session:read session:delete " +
 			"reactor:create reactor:read reactor:update reactor:delete proxy:create proxy:read proxy:update proxy:delete " +
-			"log:read report:read",
+			"log:read report:read member:create member:read member:update member:delete",
 		"":      "",
 		"robot": "",
 	}
@@ -67,7 +67,7 @@ func TestTheConstantsStandForTheirNames(t *testing.T) {
 }
 
 func TestWhatIsNoPermissionHasNoName(t *testing.T) {
-	for _, p := range []access.Permission{0, access.ReportRead + 1, 200} {
+	for _, p := range []access.Permission{0, access.MemberDelete + 1, 200} {
 		if p.String() != "" || p.Entity() != "" || p.Action() != "" || p.ApplicationTypes() != nil {
 			t.Errorf("permission %d calls itself %q", uint8(p), p)
 		}

@@ -41,7 +41,7 @@ const (
 // noted under "permissions" and "rules"; the results count only when nothing
 // was. The type is one of ours: whoever decodes it has checked that.
 func NormalizeApplication(f *fault.Fields, t ApplicationType, permissions []string, rules []Rule) ([]string, []Rule) {
-	n := normalizer{faults: f, holds: t.holds()}
+	n := normalizer{faults: f, holds: t.holds(), reasons: true}
 	if t == Management && len(rules) > 0 {
 		f.Add("rules", "management applications have no rules")
 		rules = nil
@@ -56,11 +56,19 @@ func NormalizeSession(f *fault.Fields, permissions []string, rules []Rule) ([]st
 	return n.normalize(permissions, rules)
 }
 
+// NormalizeRole is NormalizeApplication for what the members with a role hold:
+// any permission.
+func NormalizeRole(f *fault.Fields, permissions []string, rules []Rule) ([]string, []Rule) {
+	n := normalizer{faults: f, holds: allPermissions, reasons: true}
+	return n.normalize(permissions, rules)
+}
+
 // normalizer checks one grant for one kind of holder.
 type normalizer struct {
 	faults     *fault.Fields
 	holds      permissionSet
 	conditions bool // whether rules may have conditions
+	reasons    bool // whether rules may require a reason
 }
 
 func (n normalizer) normalize(permissions []string, rules []Rule) ([]string, []Rule) {
@@ -110,6 +118,9 @@ func (n normalizer) rule(path string, r Rule) Rule {
 	}
 	if _, ok := ParseTransform(r.Transform); !ok {
 		n.faults.Add(path+".transform", "must be redact, mask or reveal")
+	}
+	if r.RequiresReason && !n.reasons {
+		n.faults.Add(path+".requires_reason", "only rules of applications and roles require a reason")
 	}
 	if len(r.Permissions) == 0 {
 		n.faults.Add(path+".permissions", "is required")

@@ -74,6 +74,10 @@ func (a Attempt) existing(ctx context.Context, tx store.Tx, now time.Time) (acce
 		n, err = tx.CountDefinitions(ctx, store.DefinitionFilter{Kind: store.DefinitionReactor, IDs: []string{a.ID}})
 	case Proxy:
 		n, err = tx.CountDefinitions(ctx, store.DefinitionFilter{Kind: store.DefinitionProxy, IDs: []string{a.ID}})
+	case Member:
+		n, err = tx.CountDefinitions(ctx, store.DefinitionFilter{Kind: store.DefinitionMember, IDs: []string{a.ID}})
+	case Role:
+		n, err = tx.CountDefinitions(ctx, store.DefinitionFilter{Kind: store.DefinitionRole, IDs: []string{a.ID}})
 	}
 	if err == nil && n == 0 {
 		err = store.ErrNotFound

@@ -3,10 +3,12 @@
 //
 // It promises that an entry commits with what it records or not at all, and
 // that a sealed entry which is removed, changed or inserted later is found and
-// named. It never holds data: an entry has ids, types and words of ours.
+// named. It never holds data: an entry has ids, types, words of ours, and of
+// people their name and the reason that they gave.
 package audit
 
 import (
+	"cmp"
 	"crypto/rand"
 	"time"
 
@@ -48,8 +50,10 @@ const (
 	Application = "application"
 	Key         = "key"
 	Log         = "log"
+	Member      = "member"
 	Proxy       = "proxy"
 	Reactor     = "reactor"
+	Role        = "role"
 	Session     = "session"
 	Tenant      = "tenant"
 	Token       = "token"
@@ -64,8 +68,10 @@ var entityTypes = []EntityType{
 	{"employer_id_number", "Employer ID Number", "Token"},
 	{Key, "Key", "Key"},
 	{Log, "Log", "Logs"},
+	{Member, "Member", "Member"},
 	{Proxy, "Proxy", "Proxy"},
 	{Reactor, "Reactor", "Reactor"},
+	{Role, "Role", "Role"},
 	{Session, "Session", "Session"},
 	{"social_security_number", "Social Security Number", "Token"},
 	{Tenant, "Tenant", "Tenant"},
@@ -114,6 +120,12 @@ func EntryThat(c access.Caller, now time.Time, entityType, entityID string, op O
 	return entry(c, now, entityType, entityID, op, outcomeAllowed, nounOf(entityType)+" "+what)
 }
 
+// DeniedThat is EntryThat for something that was refused: "Member sign-in
+// denied".
+func DeniedThat(c access.Caller, now time.Time, entityType, entityID string, op Operation, what string) store.LogEntry {
+	return entry(c, now, entityType, entityID, op, outcomeDenied, nounOf(entityType)+" "+what)
+}
+
 // Replayed is the entry for a stored result about an entity that was given out
 // again: "Token result replayed".
 func Replayed(c access.Caller, now time.Time, entityType, entityID string) store.LogEntry {
@@ -134,9 +146,10 @@ func JobCancelled(c access.Caller, now time.Time, reactor string) store.LogEntry
 
 func entry(c access.Caller, now time.Time, entityType, entityID string, op Operation, outcome, message string) store.LogEntry {
 	return store.LogEntry{
-		ID: newID(now), CreatedAt: store.At(now), ActorID: c.Application(), ActorType: c.ActorType(), SessionID: c.Session(),
+		ID: newID(now), CreatedAt: store.At(now), ActorID: c.Application(), ActorType: c.ActorType(), SessionID: cmp.Or(c.Session(), c.Member().SignIn),
 		EntityType: entityType, EntityID: entityID, Operation: string(op), Outcome: outcome, Message: message,
 		TraceID: c.Origin().TraceID, ClientAddress: c.Origin().Address,
+		ActorName: c.Member().Name, Reason: c.Reason(),
 	}
 }
 

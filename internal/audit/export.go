@@ -54,6 +54,8 @@ type exportEntry struct {
 	Message       string    `json:"message"`
 	TraceID       string    `json:"trace_id"`
 	ClientAddress string    `json:"client_address"`
+	ActorName     string    `json:"actor_name,omitempty"`
+	Reason        string    `json:"reason,omitempty"`
 	Path          []Hash    `json:"path"`
 }
 
@@ -61,7 +63,7 @@ func exportedEntry(number int64, index int, e *store.LogEntry, path []Hash) expo
 	return exportEntry{
 		Kind: lineEntry, Batch: number, Index: index, CreatedAt: e.CreatedAt.Time(), ID: e.ID, ActorID: e.ActorID, ActorType: e.ActorType,
 		SessionID: e.SessionID, EntityType: e.EntityType, EntityID: e.EntityID, Operation: e.Operation, Outcome: e.Outcome,
-		Message: e.Message, TraceID: e.TraceID, ClientAddress: e.ClientAddress, Path: path,
+		Message: e.Message, TraceID: e.TraceID, ClientAddress: e.ClientAddress, ActorName: e.ActorName, Reason: e.Reason, Path: path,
 	}
 }
 
@@ -69,7 +71,7 @@ func (e *exportEntry) entry() store.LogEntry {
 	return store.LogEntry{
 		CreatedAt: store.At(e.CreatedAt), ID: e.ID, ActorID: e.ActorID, ActorType: e.ActorType, SessionID: e.SessionID,
 		EntityType: e.EntityType, EntityID: e.EntityID, Operation: e.Operation, Outcome: e.Outcome, Message: e.Message,
-		TraceID: e.TraceID, ClientAddress: e.ClientAddress,
+		TraceID: e.TraceID, ClientAddress: e.ClientAddress, ActorName: e.ActorName, Reason: e.Reason,
 	}
 }
 

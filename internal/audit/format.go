@@ -27,6 +27,7 @@ const (
 // another; the number in them is the version of the format.
 const (
 	entryLabel = "tokenkeep audit entry 1"
+	laterLabel = "tokenkeep audit entry 2" // of entries with fields that came later
 	linkLabel  = "tokenkeep audit link 1"
 	headLabel  = "tokenkeep audit head 1"
 )
@@ -53,10 +54,20 @@ func bind(label string, parts ...string) []byte {
 
 func decimal[N ~int | ~int64](n N) string { return strconv.FormatInt(int64(n), 10) }
 
-// hashEntry covers every field of an entry and the tenant whose it is.
+// hashEntry covers every field of an entry and the tenant whose it is. The
+// fields that came later are bound with their names, when they are not empty,
+// under a label of their own: an entry without them has the hash that it had.
 func hashEntry(tenant string, e store.LogEntry) Hash {
-	return sha256.Sum256(bind(entryLabel, tenant, decimal(e.CreatedAt), e.ID, e.ActorID, e.ActorType, e.SessionID,
-		e.EntityType, e.EntityID, e.Operation, e.Outcome, e.Message, e.TraceID, e.ClientAddress))
+	parts := []string{tenant, decimal(e.CreatedAt), e.ID, e.ActorID, e.ActorType, e.SessionID,
+		e.EntityType, e.EntityID, e.Operation, e.Outcome, e.Message, e.TraceID, e.ClientAddress}
+	label := entryLabel
+	for _, later := range [...]struct{ name, value string }{{"actor_name", e.ActorName}, {"reason", e.Reason}} {
+		if later.value != "" {
+			label = laterLabel
+			parts = append(parts, later.name, later.value)
+		}
+	}
+	return sha256.Sum256(bind(label, parts...))
 }
 
 // place is the position of an entry as it stands in keys.

@@ -85,10 +85,15 @@ func existing(ctx context.Context, tx store.Tx, c access.Caller, ids []string) (
 		return nil, err
 	}
 	for _, d := range definitions {
-		if d.Kind == store.DefinitionReactor {
+		switch d.Kind {
+		case store.DefinitionReactor:
 			add(access.ReactorRead, Reactor, d.ID, d.Name)
-		} else {
+		case store.DefinitionProxy:
 			add(access.ProxyRead, Proxy, d.ID, d.Name)
+		case store.DefinitionMember: // whose name is sealed; entries have it
+			add(access.MemberRead, Member, d.ID, "")
+		case store.DefinitionRole:
+			add(access.MemberRead, Role, d.ID, d.ID)
 		}
 	}
 	applications, err := tx.Applications(ctx, store.ApplicationFilter{IDs: ids}, store.Page{Limit: maxNames})

@@ -119,7 +119,7 @@ func TestWhoMayReadTheLog(t *testing.T) {
 			t.Errorf("%s: List = %d entries, %d in all, %v, want %d, %v", name, len(list), total, err, test.total, test.want)
 		}
 		types, err := w.service.EntityTypes(t.Context(), test.caller)
-		if !errors.Is(err, test.want) || (err == nil) != (len(types) == 15) {
+		if !errors.Is(err, test.want) || (err == nil) != (len(types) == 17) {
 			t.Errorf("%s: EntityTypes = %d, %v, want %v", name, len(types), err, test.want)
 		}
 	}

@@ -97,7 +97,7 @@ var tamperings = map[string]tampering{
 	"another id":           {setField("id = x'00000000000070008000000000000001'"), audit.Inserted, 0, -1},
 
 	"an entry inserted": {func(w *world, tenant string, e []store.LogEntry) {
-		w.tamper("INSERT INTO log SELECT tenant_id, created_at + 1, id, actor_id, actor_type, session_id, entity_type, entity_id, operation, outcome, message, trace_id, client_address FROM log"+row,
+		w.tamper("INSERT INTO log SELECT tenant_id, created_at + 1, id, actor_id, actor_type, session_id, entity_type, entity_id, operation, outcome, message, trace_id, client_address, actor_name, reason FROM log"+row,
 			rowOf(tenant, e[7])...)
 	}, audit.Inserted, 0, -1},
 	"contents swapped": {func(w *world, tenant string, e []store.LogEntry) {
@@ -234,7 +234,7 @@ func TestALogOfManyPagesIsVerifiedAndOneInsertedEntryIsNamed(t *testing.T) {
 	}
 	inserted := uuid.New()
 	at := int64(entries[audit.PageSize+50].CreatedAt) + 1
-	w.tamper("INSERT INTO log SELECT tenant_id, ?, ?, actor_id, actor_type, session_id, entity_type, entity_id, operation, outcome, message, trace_id, client_address FROM log"+row,
+	w.tamper("INSERT INTO log SELECT tenant_id, ?, ?, actor_id, actor_type, session_id, entity_type, entity_id, operation, outcome, message, trace_id, client_address, actor_name, reason FROM log"+row,
 		append([]any{at, inserted}, rowOf(tenant, entries[7])...)...)
 	w.tamper("DELETE FROM log"+row, rowOf(tenant, entries[n-1])...)
 	v = w.verify(tenant, nil)

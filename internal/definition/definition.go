@@ -23,6 +23,7 @@ import (
 
 	"github.com/tokenkeep/tokenkeep/internal/access"
 	"github.com/tokenkeep/tokenkeep/internal/audit"
+	"github.com/tokenkeep/tokenkeep/internal/directory"
 	"github.com/tokenkeep/tokenkeep/internal/fault"
 	"github.com/tokenkeep/tokenkeep/internal/jsonvalue"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
@@ -54,6 +55,9 @@ type Kind struct {
 	Create, Read, Update, Delete access.Permission
 	// Absent is the fault for one that is not there.
 	Absent *fault.Fault
+	// Anonymous reports whether contents let callers without a key use tokens
+	// when the definition has no application; nil for kinds that never do.
+	Anonymous func(contents jsonvalue.Value) bool
 	// Users is the kind whose definitions may name those of this one; "" for
 	// none. One that is named cannot be deleted: InUse says so, with a count.
 	Users string
@@ -241,6 +245,15 @@ func checkApplication(ctx context.Context, tx store.Tx, d Draft) error {
 	return nil
 }
 
+// mayDefine refuses a member whose role allows less than the definition will do:
+// with the rights of its application or, without one, for callers without a key.
+func (s *Service[T]) mayDefine(ctx context.Context, tx store.Tx, keys *keyring.Keys, c access.Caller, p access.Permission, d Draft) error {
+	if d.ApplicationID == "" && s.kind.Anonymous != nil && s.kind.Anonymous(d.Contents) {
+		return c.RequireToConfer(p, access.Private, access.PlainGrant(access.TokenUse))
+	}
+	return directory.RequireToPoint(ctx, tx, keys, c, p, d.ApplicationID)
+}
+
 // reactors are the ids of those that a draft names, each once, in order.
 func (d Draft) reactors() []string {
 	return slices.Compact(slices.Sorted(maps.Values(d.Reactors)))
@@ -277,6 +290,9 @@ func (s *Service[T]) Create(ctx context.Context, c access.Caller, in Draft, last
 	made = s.as(opened(c.Tenant(), r, in.Contents, in.reactors()))
 	err = s.store.Update(ctx, c.Tenant(), func(tx store.Tx) error {
 		if err := checkApplication(ctx, tx, in); err != nil {
+			return err
+		}
+		if err := s.mayDefine(ctx, tx, keys, c, s.kind.Create, in); err != nil {
 			return err
 		}
 		if err := checkReactors(ctx, tx, in); err != nil {
@@ -446,6 +462,9 @@ func (s *Service[T]) changeOnce(ctx context.Context, c access.Caller, keys *keyr
 			if err := checkApplication(ctx, tx, next); err != nil {
 				return err
 			}
+		}
+		if err := s.mayDefine(ctx, tx, keys, c, s.kind.Update, next); err != nil {
+			return err
 		}
 		if err := checkReactors(ctx, tx, next); err != nil {
 			return err

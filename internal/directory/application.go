@@ -203,6 +203,9 @@ func (s *Service) CreateApplication(ctx context.Context, c access.Caller, in New
 	if err := f.Err(); err != nil {
 		return Application{}, err
 	}
+	if err := mayConfer(c, access.ApplicationCreate, kind, in.Permissions, in.Rules); err != nil {
+		return Application{}, err
+	}
 	p, err := s.prepare(keys, c, kind, in)
 	if err != nil {
 		return Application{}, err
@@ -365,6 +368,9 @@ func (s *Service) ReplaceApplication(ctx context.Context, c access.Caller, id st
 		}
 		// One that does not open had unknown origins: it is replaced all the same.
 		was, err := openGrant(keys, r)
+		if err := mayReplace(c, r, was, err == nil, in); err != nil {
+			return err
+		}
 		changed := err != nil && in.Type == string(access.Public) || !slices.Equal(was.AllowedOrigins, in.AllowedOrigins)
 		r.Name, r.Permissions, r.ExpiresAt = in.Name, in.Permissions, store.At(in.ExpiresAt)
 		if err := sealGrant(keys, &r, in.Rules, in.AllowedOrigins); err != nil {
@@ -423,6 +429,9 @@ func (s *Service) Regenerate(ctx context.Context, c access.Caller, id string, la
 		if err != nil {
 			return err
 		}
+		if err := mayConfer(c, access.ApplicationUpdate, old.Type, old.Permissions, old.Rules); err != nil {
+			return err
+		}
 		k, text, err := s.addKey(ctx, tx, keys, c, r, old.Keys)
 		if err != nil {
 			return err
@@ -468,6 +477,9 @@ func (s *Service) CreateKey(ctx context.Context, c access.Caller, application st
 		}
 		if len(there) >= maxKeys {
 			return errManyKeys
+		}
+		if err := RequireToPoint(ctx, tx, keys, c, access.ApplicationUpdate, application); err != nil {
+			return err
 		}
 		k, text, err := s.addKey(ctx, tx, keys, c, r, there)
 		if err != nil {

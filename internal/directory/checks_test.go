@@ -495,7 +495,7 @@ func TestTheOperatorMayLookAfterTenantsAndNoMore(t *testing.T) {
 	tenant, _ := w.tenant()
 	c := directory.Operator(tenant)
 	for _, p := range access.Permissions() {
-		want := p.Entity() == "application" || p.Entity() == "session" || p == access.TenantRead || p == access.TenantDelete
+		want := p.Entity() == "application" || p.Entity() == "session" || p.Entity() == "member" || p == access.TenantRead || p == access.TenantDelete
 		containers := []string{"/"}
 		if p.Entity() != "token" {
 			containers = nil

@@ -78,7 +78,7 @@ func Operator(tenant string) access.Caller {
 	}
 	return access.NewSystem(tenant, access.TenantRead, access.TenantDelete,
 		access.ApplicationCreate, access.ApplicationRead, access.ApplicationUpdate, access.ApplicationDelete,
-		access.SessionRead, access.SessionDelete)
+		access.SessionRead, access.SessionDelete, access.MemberCreate, access.MemberRead, access.MemberUpdate, access.MemberDelete)
 }
 
 // AllTenants calls fn for every tenant that is not being deleted.

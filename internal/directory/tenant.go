@@ -71,6 +71,9 @@ func (s *Service) ReplaceTenant(ctx context.Context, c access.Caller, name strin
 		if err != nil {
 			return notFound(err, errNoTenant)
 		}
+		if err := mayChoose(c, r, settings); err != nil {
+			return err
+		}
 		r.Name, r.Settings = name, chosen
 		kept, err := openSecrets(keys, r.Secrets)
 		if err != nil {

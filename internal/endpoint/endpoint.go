@@ -25,6 +25,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
 	"github.com/tokenkeep/tokenkeep/internal/idempotency"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
+	"github.com/tokenkeep/tokenkeep/internal/member"
 	"github.com/tokenkeep/tokenkeep/internal/proxy"
 	"github.com/tokenkeep/tokenkeep/internal/reactor"
 	"github.com/tokenkeep/tokenkeep/internal/response"
@@ -41,6 +42,9 @@ type Services struct {
 	Idempotency *idempotency.Service
 	Reactors    *reactor.Service
 	Proxies     *proxy.Service
+	Members     *member.Service
+	// ConsoleURL returns the origin under which browsers reach the server.
+	ConsoleURL func() string
 }
 
 // row is a route with what it does.
@@ -51,7 +55,7 @@ type row struct {
 
 // Routes returns the rows of the API.
 func Routes(s Services) []httpapi.Route {
-	return s.routes([]row{
+	return s.routes(append(s.memberRoutes(), []row{
 		{httpapi.Route{Pattern: "GET /tenants/self", Auth: httpapi.APIKey, Permission: access.TenantRead}, s.getTenant},
 		{httpapi.Route{Pattern: "PUT /tenants/self", Auth: httpapi.APIKey, Permission: access.TenantUpdate, Body: httpapi.JSON, Idempotent: true}, s.replaceTenant},
 		{httpapi.Route{Pattern: "DELETE /tenants/self", Auth: httpapi.APIKey, Permission: access.TenantDelete}, s.deleteTenant},
@@ -117,7 +121,7 @@ func Routes(s Services) []httpapi.Route {
 		{httpapi.Route{Pattern: "GET /v2/logs", Auth: httpapi.APIKey, Permission: access.LogRead}, s.listLogsFrom},
 		{httpapi.Route{Pattern: "GET /names", Auth: httpapi.APIKey, Permission: access.LogRead}, s.listNames},
 		{httpapi.Route{Pattern: "GET /logs/entity-types", Auth: httpapi.APIKey, Permission: access.LogRead}, s.listEntityTypes},
-	})
+	}...))
 }
 
 var errBusy = fault.New(fault.Unavailable, "the service cannot do this just now").RetryAfter(5 * time.Second)
@@ -184,6 +188,12 @@ func lowerUUID(text string) string {
 		return text
 	}
 	return strings.ToLower(text)
+}
+
+// AuthenticatePerson finds the member of a cookie, for all rows.
+func (s Services) AuthenticatePerson(ctx context.Context, cookie secret.Text) (access.Caller, error) {
+	c, err := s.Members.Authenticate(ctx, cookie)
+	return c, OrBusy(err)
 }
 
 // Authenticate finds the caller of a key, for all rows.

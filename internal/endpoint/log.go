@@ -38,7 +38,7 @@ func logEntryOf(c access.Caller, e store.LogEntry) api.LogEntry {
 	return api.LogEntry{
 		ID: e.ID, TenantID: c.Tenant(), ActorID: e.ActorID, ActorType: e.ActorType, SessionID: e.SessionID,
 		EntityType: e.EntityType, EntityID: e.EntityID, Operation: e.Operation, Outcome: e.Outcome, Message: e.Message,
-		TraceID: e.TraceID, ClientAddress: e.ClientAddress, CreatedAt: api.Time{Time: e.CreatedAt.Time()},
+		TraceID: e.TraceID, ClientAddress: e.ClientAddress, ActorName: e.ActorName, Reason: e.Reason, CreatedAt: api.Time{Time: e.CreatedAt.Time()},
 	}
 }
 

@@ -35,6 +35,13 @@ func OperatorRoutes(s Services) []httpapi.Route {
 		{httpapi.Route{Pattern: "DELETE /tenants/{tenant}/applications/{id}/keys/{key_id}", Auth: httpapi.AdminSocket}, in(s.deleteKey)},
 		{httpapi.Route{Pattern: "GET /tenants/{tenant}/sessions", Auth: httpapi.AdminSocket}, in(s.listSessions)},
 		{httpapi.Route{Pattern: "DELETE /tenants/{tenant}/sessions/{id}", Auth: httpapi.AdminSocket}, in(s.deleteSession)},
+		{httpapi.Route{Pattern: "POST /tenants/{tenant}/links", Auth: httpapi.AdminSocket, Body: httpapi.JSON}, in(s.createLink)},
+		{httpapi.Route{Pattern: "POST /tenants/{tenant}/members", Auth: httpapi.AdminSocket, Body: httpapi.JSON}, in(s.createMember)},
+		{httpapi.Route{Pattern: "GET /tenants/{tenant}/members", Auth: httpapi.AdminSocket}, in(s.listMembers)},
+		{httpapi.Route{Pattern: "PATCH /tenants/{tenant}/members/{id}", Auth: httpapi.AdminSocket, Body: httpapi.MergePatch}, in(s.updateMember)},
+		{httpapi.Route{Pattern: "DELETE /tenants/{tenant}/members/{id}", Auth: httpapi.AdminSocket}, in(s.deleteMember)},
+		{httpapi.Route{Pattern: "GET /tenants/{tenant}/members/{id}/sessions", Auth: httpapi.AdminSocket}, in(s.listSignIns)},
+		{httpapi.Route{Pattern: "DELETE /tenants/{tenant}/members/sessions/{id}", Auth: httpapi.AdminSocket}, in(s.endSignIn)},
 	})
 }
 

@@ -27,6 +27,7 @@ var subjects = []subject{
 	{"* /sessions/{id}", audit.Session, ""},
 	{"POST /sessions/authorize", audit.Session, audit.Update},
 	{"POST /sessions", audit.Session, audit.Create},
+	{"* /members/{id}", audit.Member, ""},
 	{"GET /reactors/{id}/results", audit.Reactor, audit.Read},
 	{"* /reactors/{id}", audit.Reactor, ""},
 	{"* /proxies/{id}", audit.Proxy, ""},

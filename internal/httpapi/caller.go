@@ -69,6 +69,8 @@ func (x *exchange) authenticate(r *http.Request) (access.Caller, error) {
 	}
 	values := r.Header.Values(x.handler.apiKey)
 	switch {
+	case (len(values) == 0 || len(values) == 1 && values[0] == "") && x.row.Auth == APIKey:
+		return x.authenticatePerson(r)
 	case len(values) == 0 || len(values) == 1 && values[0] == "":
 		return access.Caller{}, errNoKey
 	case len(values) > 1:

@@ -32,6 +32,9 @@ type Options struct {
 	// Authenticate finds the caller of a key. It returns faults of its own
 	// (expired, not yet authorized). Nil knows no key.
 	Authenticate func(ctx context.Context, key secret.Text) (access.Caller, error)
+	// People are members who have signed in, and are known by a cookie. The zero
+	// value knows none.
+	People People
 	// Ready says whether the service can do its work. Nil is always ready.
 	Ready       func(ctx context.Context) error
 	Logger      *slog.Logger          // default: no log

@@ -136,3 +136,43 @@ func (a Answer) CheckProblem(t testing.TB) {
 		t.Error("the answer has no trace id")
 	}
 }
+
+// Person is a member who has signed in.
+type Person struct {
+	api.Member
+	Cookie string // the value of a Cookie header
+}
+
+// Person adds a member with a role to a tenant, by a link, and signs it in.
+func (s *Server) Person(t testing.TB, tenant, role, email string) Person {
+	t.Helper()
+	p := Person{}
+	answer := s.Redeem(t, s.LinkCode(t, tenant, role, email))
+	answer.Into(t, http.StatusOK, &p.Member)
+	p.Cookie, _, _ = strings.Cut(answer.Header.Get("Set-Cookie"), ";")
+	return p
+}
+
+// LinkCode returns the code of a link for a member, who is added when there is
+// none of the email.
+func (s *Server) LinkCode(t testing.TB, tenant, role, email string) string {
+	t.Helper()
+	var made api.CreatedLink
+	if err := s.Operator().Call(t.Context(), http.MethodPost, "/tenants/"+tenant+"/links", api.CreateLink{Role: role, Email: email}, &made); err != nil {
+		t.Fatalf("make a link: %v", err)
+	}
+	_, code, _ := strings.Cut(made.URL, "#code=")
+	return code
+}
+
+// Redeem uses a link.
+func (s *Server) Redeem(t testing.TB, code string, headers ...string) Answer {
+	t.Helper()
+	return s.Call(t, http.MethodPost, "/auth/link", "", `{"code":"`+code+`"}`, headers...)
+}
+
+// As calls the API as a person.
+func (s *Server) As(t testing.TB, p Person, method, path, body string, headers ...string) Answer {
+	t.Helper()
+	return s.Call(t, method, path, "", body, append([]string{"Cookie", p.Cookie, "Sec-Fetch-Site", "same-origin"}, headers...)...)
+}

@@ -4,6 +4,11 @@
 // keeps what it was given, and it says nothing about issuers or lengths.
 package luhn
 
+import (
+	"strings"
+	"unicode"
+)
+
 // The lengths of card numbers.
 const (
 	minLen = 12
@@ -60,4 +65,19 @@ func HasCard(s string) bool {
 		}
 	}
 	return false
+}
+
+// WrittenCard reports whether a text that people write holds a card number, also
+// with a space, a dot, a dash or a slash between its digits.
+func WrittenCard(text string) bool {
+	var b strings.Builder
+	runes := []rune(text)
+	for i, r := range runes {
+		between := i > 0 && i+1 < len(runes) && unicode.IsDigit(runes[i-1]) && unicode.IsDigit(runes[i+1])
+		if between && (unicode.IsSpace(r) || strings.ContainsRune(".-_/", r)) {
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return HasCard(text) || HasCard(b.String())
 }

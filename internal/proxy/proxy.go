@@ -34,6 +34,7 @@ var errNoProxy = fault.New(fault.NotFound, "no such proxy")
 var kind = definition.Kind{
 	Row: store.DefinitionProxy, Entity: audit.Proxy, Absent: errNoProxy,
 	Create: access.ProxyCreate, Read: access.ProxyRead, Update: access.ProxyUpdate, Delete: access.ProxyDelete,
+	Anonymous: func(contents jsonvalue.Value) bool { return !requireAuth(contents) },
 }
 
 // Destinations is the way out: *egress.Egress, and in tests what stands for it.

@@ -163,7 +163,7 @@ func (s *Server) connectCode() {
 	s.scripts = script.New(s.sandbox, acting, func(c access.Caller) http.Handler { return s.api.As(c) })
 	s.jobs = jobs.New(s.store, jobs.Options{Now: s.now, Logger: s.log, Metrics: s.registry})
 	s.reactors = reactor.New(reactor.Parts{
-		Store: s.store, Ring: s.ring, Tokens: s.tokens, Scripts: s.scripts, Jobs: s.jobs, Acting: s.directory.Acting, Secrets: s.directory.CallbackSecrets,
+		Store: s.store, Ring: s.ring, Tokens: s.tokens, Scripts: s.scripts, Jobs: s.jobs, Acting: s.acting, Secrets: s.directory.CallbackSecrets,
 		Refused: func(ctx context.Context, c access.Caller, err error) { s.audit.Refused(ctx, c, err, audit.Attempt{}) },
 		Problem: httpapi.ProblemOf, Transport: s.egress.Transport,
 		CheckURL: func(address string) error { _, err := s.egress.Check(address); return err },

@@ -174,7 +174,7 @@ func New(ctx context.Context, c *config.Config, o Options) (_ *Server, err error
 	s.api = httpapi.New(httpapi.Options{
 		HeaderPrefix: c.HeaderPrefix, Authenticate: s.endpoints().Authenticate, Ready: s.ready, Logger: o.Logger, Now: o.Now, Metrics: s.registry,
 		MaxBody: c.MaxBody, CORSOrigins: c.CORSOrigins, TrustedProxies: c.TrustedProxies,
-		RateLimits: rateLimits(c), Memory: s.memory, Limits: s.limits, Refuse: byHost(c),
+		People: s.people(), RateLimits: rateLimits(c), Memory: s.memory, Limits: s.limits, Refuse: byHost(c),
 	}, rows)
 	if err := s.listen(); err != nil {
 		return nil, err

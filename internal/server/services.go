@@ -18,6 +18,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/keyring/localkms"
 	"github.com/tokenkeep/tokenkeep/internal/keyring/providers"
 	"github.com/tokenkeep/tokenkeep/internal/limit"
+	"github.com/tokenkeep/tokenkeep/internal/member"
 	"github.com/tokenkeep/tokenkeep/internal/proxy"
 	"github.com/tokenkeep/tokenkeep/internal/reactor"
 	"github.com/tokenkeep/tokenkeep/internal/sandbox"
@@ -41,6 +42,7 @@ type services struct {
 	jobs      *jobs.Queue
 	reactors  *reactor.Service
 	proxies   *proxy.Service
+	members   *member.Service
 }
 
 // connect opens the keys and puts the services on the store.
@@ -70,6 +72,7 @@ func (s *Server) connect(ctx context.Context) (err error) {
 		_, err := s.sealer.SealTenant(ctx, tenant)
 		return err
 	})
+	s.members = member.New(s.store, s.ring, s.now, s.config.Environment)
 	s.tokens = token.New(s.store, s.ring, token.Options{
 		Now: s.now, Metrics: s.registry, MaxBody: int(s.config.MaxBody), Limits: s.limits, Expressions: expression.Limits{
 			Steps: s.config.ExpressionSteps, Memory: s.config.ExpressionMemory, Reached: func() { s.limits.Reached(limit.Expressions) },
@@ -81,7 +84,10 @@ func (s *Server) connect(ctx context.Context) (err error) {
 }
 
 func (s *Server) endpoints() endpoint.Services {
-	return endpoint.Services{Directory: s.directory, Audit: s.audit, Tokens: s.tokens, Idempotency: s.answers, Reactors: s.reactors, Proxies: s.proxies}
+	return endpoint.Services{
+		Directory: s.directory, Audit: s.audit, Tokens: s.tokens, Idempotency: s.answers, Reactors: s.reactors, Proxies: s.proxies,
+		Members: s.members, ConsoleURL: s.consoleURL,
+	}
 }
 
 // KEKError says that the configured key-encryption key cannot be used.

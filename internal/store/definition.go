@@ -10,10 +10,13 @@ import (
 const (
 	DefinitionReactor = "reactor"
 	DefinitionProxy   = "proxy"
+	DefinitionMember  = "member" // its name is sealed, and its KeyHash is that of its email
+	DefinitionRole    = "role"   // its id is its name
 )
 
-// Definition is the row of a reactor or a proxy. What it does (code,
-// configuration, destination, key) is sealed; its name stands in clear.
+// Definition is the row of a reactor, a proxy, a member or a role. What it does
+// (code, configuration, destination, key) or is is sealed; the names of reactors
+// and proxies stand in clear.
 type Definition struct {
 	Kind          string
 	ID            string // one of its kind

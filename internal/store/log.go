@@ -16,6 +16,8 @@ type LogEntry struct {
 	Message       string
 	TraceID       string
 	ClientAddress string
+	ActorName     string // of a member; empty for others
+	Reason        string // that the actor gave; empty for none
 }
 
 // LogFilter chooses entries; an empty part does not narrow the choice.

@@ -9,6 +9,8 @@ const (
 	ParcelDelivery = "delivery" // what such a run returned, until its callback took it
 	ParcelResult   = "result"   // what such a run returned, until it is asked for
 	ParcelRun      = "run"      // what a run printed
+	ParcelSignIn   = "sign-in"  // a member who is signed in; its group is the member
+	ParcelLink     = "link"     // a link that signs a member in, until it is used
 )
 
 // Parcel is something sealed that is kept for a while. What its parts mean is

@@ -132,6 +132,12 @@ func (s *Service) Get(ctx context.Context, c access.Caller, id string, most ...a
 	if err := c.RequireSomewhere(access.TokenRead); err != nil {
 		return Token{}, err
 	}
+	return s.get(ctx, c, id, atMost(most), func(store.Token, access.Transform) error { return nil })
+}
+
+// get returns a token unless check, which is told how much of it would be shown,
+// refuses.
+func (s *Service) get(ctx context.Context, c access.Caller, id string, most access.Transform, check func(store.Token, access.Transform) error) (Token, error) {
 	if err := c.ChargeTokens(1); err != nil {
 		return Token{}, err
 	}
@@ -146,7 +152,10 @@ func (s *Service) Get(ctx context.Context, c access.Caller, id string, most ...a
 		if err != nil {
 			return err
 		}
-		if err := found.add(ctx, tx, &viewer{c: c, most: atMost(most), keys: keys}, access.TokenRead, row); err != nil {
+		if err := found.add(ctx, tx, &viewer{c: c, most: most, keys: keys}, access.TokenRead, row); err != nil {
+			return err
+		}
+		if err := check(row, found.sights[0].data); err != nil {
 			return err
 		}
 		return tx.AppendLog(ctx, found.entries(c, s.now())...)

@@ -14,6 +14,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/tokenkeep/tokenkeep/api"
@@ -73,6 +74,21 @@ var table = map[string]row{
 	"GET /sessions":            {key: management, status: 200},
 	"DELETE /sessions/{id}":    {key: management, path: "/sessions/{session}", status: 204, prepare: (*world).freshSession},
 
+	"GET /members/self":             {key: management, status: 404},
+	"POST /members":                 {key: management, body: `{"email":"{unique}@shop.example","name":"New","role":"auditor"}`, status: 201, prepare: (*world).unique},
+	"GET /members":                  {key: management, status: 200},
+	"GET /members/{id}":             {key: management, path: "/members/{member}", status: 200, prepare: (*world).freshMember},
+	"PATCH /members/{id}":           {key: management, path: "/members/{member}", body: `{"role":"admin"}`, status: 200, prepare: (*world).freshMember},
+	"DELETE /members/{id}":          {key: management, path: "/members/{member}", status: 204, prepare: (*world).freshMember},
+	"GET /members/{id}/sessions":    {key: management, path: "/members/{member}/sessions", status: 200, prepare: (*world).freshMember},
+	"DELETE /members/sessions/{id}": {key: management, path: "/members/sessions/{sign_in}", status: 204, prepare: (*world).freshMember},
+	"GET /roles":                    {key: management, status: 200},
+	"POST /roles":                   {key: management, body: `{"name":"r-{unique}","permissions":["log:read"]}`, status: 201, prepare: (*world).unique},
+	"PUT /roles/{id}":               {key: management, path: "/roles/{role}", body: `{"permissions":["log:read"]}`, status: 200, prepare: (*world).freshRole},
+	"DELETE /roles/{id}":            {key: management, path: "/roles/{role}", status: 204, prepare: (*world).freshRole},
+	"POST /auth/link":               {body: `{"code":"{code}"}`, status: 200, prepare: (*world).freshLink},
+	"POST /tokens/{id}/reveal":      {key: private, path: "/tokens/{card}/reveal", body: `{"reason":"a test"}`, status: 200},
+
 	"POST /access/explain": {key: management, body: `{"application_id":"{application}","permission":"token:read","token_id":"{token}"}`, status: 200},
 	"GET /access/who":      {key: management, path: "/access/who?permission=token:read&container=/", status: 200},
 	"GET /permissions":     {key: private, status: 200},
@@ -116,8 +132,8 @@ var table = map[string]row{
 }
 
 // keyless rows are for the operator's tools, for whoever reads about the API, and for browsers.
-var keyless = []string{"GET /healthz", "GET /readyz", "GET /metrics", "GET /openapi.json", "GET /openapi.yaml", "GET /docs", "GET /docs/{file}",
-	"GET /", "GET /console/{rest...}", "GET /elements/v1/{file}", "GET /elements/v1/{key}/{kind}"}
+var keyless = []string{"GET /", "GET /console/{rest...}", "GET /healthz", "GET /readyz", "GET /metrics", "GET /openapi.json", "GET /openapi.yaml", "GET /docs", "GET /docs/{file}",
+	"GET /elements/v1/{file}", "GET /elements/v1/{key}/{kind}", "GET /auth/providers", "POST /auth/sign-out"}
 
 // world is a server behind a failing store.
 type world struct {
@@ -202,6 +218,27 @@ func (w *world) freshSession() {
 	var list api.List[api.Session]
 	w.Call(w.t, "GET", "/sessions?size=1", w.keys[management], "").Into(w.t, 200, &list)
 	w.names["session"] = list.Data[0].ID
+}
+
+// made counts what must differ from everything made before.
+var made atomic.Int64
+
+func (w *world) unique() {
+	w.names["unique"] = fmt.Sprint(made.Add(1))
+}
+func (w *world) freshRole() {
+	w.unique()
+	w.names["role"] = w.make(management, "/roles", `{"name":"r-`+w.names["unique"]+`","permissions":["log:read"]}`)["name"]
+}
+func (w *world) freshMember() {
+	p := w.Person(w.t, w.tenant, "auditor", fmt.Sprintf("m%d@shop.example", made.Add(1)))
+	w.names["member"] = p.ID
+	var list []api.SignIn
+	w.Call(w.t, "GET", "/members/"+p.ID+"/sessions", w.keys[management], "").Into(w.t, 200, &list)
+	w.names["sign_in"] = list[0].ID
+}
+func (w *world) freshLink() {
+	w.names["code"] = w.LinkCode(w.t, w.tenant, "auditor", "linked@shop.example")
 }
 func (w *world) otherTenant() {
 	made := w.Tenant(w.t)

@@ -88,6 +88,8 @@ var derivesByChange = everyone("403", cells{"403", "403", "403", "200 mask+f"})
 var operations = []operation{
 	{"get", "token:read", nil, func(c *derivation) response { return c.call("GET", "/tokens/"+c.id, "") },
 		everyone("403", cells{"403", "200 redact", "200 mask", "200 reveal+f"})},
+	{"reveal", "token:read", nil, func(c *derivation) response { return c.call("POST", "/tokens/"+c.id+"/reveal", `{"reason":"a test"}`) },
+		everyone("403", cells{"403", "403", "403", "200 reveal+f"})},
 	{"list", "token:read", nil, func(c *derivation) response { return c.call("GET", "/tokens", "") },
 		everyone("403", cells{"200 absent", "200 redact", "200 mask", "200 reveal+f"})},
 	{"list from a cursor", "token:read", nil, func(c *derivation) response { return c.call("GET", "/v2/tokens", "") },

@@ -62,6 +62,12 @@ var table = map[string]row{
 	"GET /sessions":            {management, "", 200, "", 0},
 	"DELETE /sessions/{id}":    {management, "", 204, "", 0},
 
+	"GET /members/self":          {anyKey, "", 404, "", 0}, // a key is no person
+	"GET /members":               {management, "", 200, "", 0},
+	"GET /members/{id}":          {management, "", 200, "", 0},
+	"GET /members/{id}/sessions": {management, "", 200, "", 0},
+	"GET /roles":                 {management, "", 200, "", 0},
+
 	"POST /access/explain": {management, `{"application_id":"<id>","permission":"log:read"}`, 200, "", 0},
 	"GET /access/who":      {management, "", 200, "?permission=token:read&container=/", 0},
 	"GET /permissions":     {anyKey, "", 200, "", 0},
@@ -108,13 +114,23 @@ var table = map[string]row{
 var open = map[string]int{
 	"GET /healthz": 200, "GET /readyz": 200, "GET /metrics": 200,
 	"GET /openapi.json": 200, "GET /openapi.yaml": 200, "GET /docs": 200, "GET /docs/{file}": 404,
+	"GET /auth/providers": 200, "POST /auth/sign-out": 204,
 }
 
 // elsewhere are rows that say themselves who may call, with the test of that.
 var elsewhere = map[string]string{
-	"* /proxy/{rest...}":            "test/proxy, TestWhoMayCallAProxy",
 	"GET /":                         "internal/console, TestBrowsersAreLedToTheConsole",
 	"GET /console/{rest...}":        "internal/console, TestThePageIsOnlyForItself",
+	"* /proxy/{rest...}":            "test/proxy, TestWhoMayCallAProxy",
+	"POST /auth/link":               "test/people, TestAPersonSignsInAndOut",
+	"POST /members":                 "test/people, TestMembersAreManagedWithinOnesOwnRole",
+	"PATCH /members/{id}":           "test/people, TestMembersAreManagedWithinOnesOwnRole",
+	"DELETE /members/{id}":          "test/people, TestMembersAreManagedWithinOnesOwnRole",
+	"DELETE /members/sessions/{id}": "test/people, TestChangesCountFromTheNextRequestOn",
+	"POST /roles":                   "test/people, TestMembersAreManagedWithinOnesOwnRole",
+	"PUT /roles/{id}":               "test/people, TestMembersAreManagedWithinOnesOwnRole",
+	"DELETE /roles/{id}":            "test/people, TestMembersAreManagedWithinOnesOwnRole",
+	"POST /tokens/{id}/reveal":      "this package, the operation reveal, and test/people, TestARevealTakesAReason",
 	"GET /elements/v1/{file}":       "internal/elements, TestTheLoaderHasItsHash",
 	"GET /elements/v1/{key}/{kind}": "internal/elements, TestWhoGetsAPage",
 }
@@ -288,6 +304,10 @@ func (s *square) target(tenant string) (target, key string) {
 		maker := s.holder(tenant, access.Management, "proxy:create").Key
 		s.k.Call(s.t, "POST", "/proxies", maker, `{"name":"p","destination_url":"https://psp.example.com","require_auth":false}`).Into(s.t, 201, &p)
 		return p.ID, ""
+	}
+	if strings.Contains(s.route.Pattern, "/members") {
+		s.targets++
+		return s.k.Person(s.t, tenant, "auditor", fmt.Sprintf("target-%d@shop.example", s.targets)).ID, ""
 	}
 	if strings.Contains(s.route.Pattern, "/sessions") {
 		made := s.session(tenant)

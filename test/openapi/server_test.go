@@ -194,6 +194,7 @@ func TestEveryOperationAnswersAsDescribed(t *testing.T) {
 	walkTheRest(ctx, t, c)
 	walkTokens(ctx, t, v.client(t, v.keys.PrivateKey))
 	v.walkProxies(t, c)
+	v.walkMembers(t, c, v.client(t, v.keys.PrivateKey))
 	walkSessions(ctx, t, func(key string) *client.Client { return v.client(t, key) }, v.keys)
 	walkReactors(ctx, t, func(key string) *client.Client { return v.client(t, key) }, v.keys, false)
 	for _, path := range []string{"/metrics", "/openapi.json", "/openapi.yaml", "/docs", "/docs/page.js"} {
@@ -510,11 +511,12 @@ func TestTheClientSendsIdempotencyKeysWhereRowsTakeThem(t *testing.T) {
 	walkSessions(t.Context(), t, with, v.keys)
 	walkReactors(t.Context(), t, with, v.keys, false)
 	v.walkProxies(t, c)
+	v.walkMembers(t, c, with(v.keys.PrivateKey))
 	if err := c.Tenant.Delete(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range v.Routes() {
-		byHand := r.Pattern == "* /proxy/{rest...}" || r.Auth == httpapi.Anonymous && !strings.HasSuffix(r.Pattern, "z")
+		byHand := r.Pattern == "* /proxy/{rest...}" || r.Pattern == "GET /members/self" || r.Auth == httpapi.Anonymous && !strings.HasSuffix(r.Pattern, "z")
 		if got, called := sent[r.Pattern]; got != r.Idempotent || !called && !byHand {
 			t.Errorf("%s: the client called it %t, with an idempotency key %t; the row takes one %t", r.Pattern, called, got, r.Idempotent)
 		}

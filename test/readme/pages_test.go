@@ -29,6 +29,7 @@ var pages = map[string]struct {
 		`"total_items":2`, `"next":"`,
 	}},
 	"sessions.md":              {9, 6, nil},
+	"people.md":                {7, 6, nil},
 	"idempotency.md":           {6, 5, nil},
 	"access.md":                {6, 5, nil},
 	"api.md":                   {6, 4, nil},

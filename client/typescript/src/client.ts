@@ -3,6 +3,7 @@ import type { CallOptions, ChangeOptions, ClientOptions } from './call.js';
 import { Proxies, Reactors } from './code.js';
 import { Access, Applications, Keys, Permissions, Sessions, Tenants } from './directory.js';
 import { Logs } from './logs.js';
+import { Members, Roles } from './members.js';
 import { Tokens } from './tokens.js';
 
 /**
@@ -26,6 +27,8 @@ export class Tokenkeep {
   readonly reactors: Reactors;
   readonly proxies: Proxies;
   readonly logs: Logs;
+  readonly members: Members;
+  readonly roles: Roles;
 
   readonly #caller: Caller;
   readonly #options: ClientOptions;
@@ -44,6 +47,8 @@ export class Tokenkeep {
     this.reactors = new Reactors(caller);
     this.proxies = new Proxies(caller);
     this.logs = new Logs(caller);
+    this.members = new Members(caller);
+    this.roles = new Roles(caller);
   }
 
   /** Returns a client for the same server with another key, such as that of a session. */

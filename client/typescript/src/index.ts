@@ -8,6 +8,7 @@ export type { Proxies, Reactors } from './code.js';
 export type { Access, Applications, Keys, Permissions, Sessions, Tenants } from './directory.js';
 export type { ErrorKind, Refusal } from './errors.js';
 export type { Logs } from './logs.js';
+export type { Members, Roles } from './members.js';
 export type { Page, Part } from './pages.js';
 export type { components, operations, paths } from './schema.js';
 export type { Tokens } from './tokens.js';

@@ -2,7 +2,7 @@ import type { operations } from './schema.js';
 
 /** The name of an operation of the API. */
 /** What the document says of itself, and the page for people, are no calls of a program. */
-type NoCall = 'getConsole' | 'getDocs' | 'getDocsFile' | 'getElementsFile' | 'getElementsPage' | 'getOpenAPI' | 'getOpenAPIYAML' | 'getRoot';
+type NoCall = 'getRoot' | 'getConsole' | 'getSelf' | 'listSignInProviders' | 'redeemLink' | 'signOut' | 'getDocs' | 'getDocsFile' | 'getElementsFile' | 'getElementsPage' | 'getOpenAPI' | 'getOpenAPIYAML';
 
 export type OperationId = Exclude<keyof operations, NoCall>;
 
@@ -53,6 +53,17 @@ export const rows = {
   authorizeSession: { method: 'POST', path: '/sessions/authorize', keyed: true, answer: 'none' },
   listSessions: { method: 'GET', path: '/sessions' },
   deleteSession: { method: 'DELETE', path: '/sessions/{id}', answer: 'none' },
+  createMember: { method: 'POST', path: '/members' },
+  listMembers: { method: 'GET', path: '/members' },
+  getMember: { method: 'GET', path: '/members/{id}' },
+  updateMember: { method: 'PATCH', path: '/members/{id}', media: patch },
+  deleteMember: { method: 'DELETE', path: '/members/{id}', answer: 'none' },
+  listMemberSessions: { method: 'GET', path: '/members/{id}/sessions' },
+  endMemberSession: { method: 'DELETE', path: '/members/sessions/{id}', answer: 'none' },
+  listRoles: { method: 'GET', path: '/roles' },
+  createRole: { method: 'POST', path: '/roles' },
+  replaceRole: { method: 'PUT', path: '/roles/{id}' },
+  deleteRole: { method: 'DELETE', path: '/roles/{id}', answer: 'none' },
   explainAccess: { method: 'POST', path: '/access/explain', reads: true },
   whoHasAccess: { method: 'GET', path: '/access/who' },
 
@@ -63,6 +74,7 @@ export const rows = {
   getToken: { method: 'GET', path: '/tokens/{id}' },
   updateToken: { method: 'PATCH', path: '/tokens/{id}', media: patch, keyed: true },
   deleteToken: { method: 'DELETE', path: '/tokens/{id}', answer: 'none' },
+  revealToken: { method: 'POST', path: '/tokens/{id}/reveal', reads: true },
   searchTokens: { method: 'POST', path: '/tokens/search', reads: true },
   listTokensFrom: { method: 'GET', path: '/v2/tokens' },
   searchTokensFrom: { method: 'POST', path: '/v2/tokens/search', reads: true },

@@ -323,6 +323,250 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/members/self": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the member who is signed in
+         * @description The member of the cookie, with its role as it is now. An API key is an application and no member, which is a 404.
+         */
+        get: operations["getSelf"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/members": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the members
+         * @description Newest first.
+         */
+        get: operations["listMembers"];
+        put?: never;
+        /**
+         * Add a member
+         * @description A member gives only roles that it holds itself; an owner gives all. An email that another member has is a 409 `email_taken`.
+         */
+        post: operations["createMember"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/members/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The member's id.
+                 * @example 00000000-0000-4000-8000-000000000040
+                 */
+                id: components["parameters"]["MemberId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Get a member
+         * @description One member of the tenant.
+         */
+        get: operations["getMember"];
+        put?: never;
+        post?: never;
+        /**
+         * Remove a member
+         * @description The member is signed out everywhere. What the log has of it stays. The last active owner cannot be removed (409 `last_owner`).
+         */
+        delete: operations["deleteMember"];
+        options?: never;
+        head?: never;
+        /**
+         * Change a member
+         * @description A new role counts from the next request on, in every session; a member who is disabled is signed out everywhere. The caller must hold the role that the member has and the one that it gets. The last active owner stays one (409 `last_owner`).
+         */
+        patch: operations["updateMember"];
+        trace?: never;
+    };
+    "/members/{id}/sessions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The member's id.
+                 * @example 00000000-0000-4000-8000-000000000040
+                 */
+                id: components["parameters"]["MemberId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * List where a member is signed in
+         * @description The browsers in which the member is signed in, newest first.
+         */
+        get: operations["listMemberSessions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/members/sessions/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The session's id, which is not its key.
+                 * @example 00000000-0000-4000-8000-000000000020
+                 */
+                id: components["parameters"]["SessionId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Sign a member out of one browser
+         * @description Its cookie opens nothing from the next request on, on every node.
+         */
+        delete: operations["endMemberSession"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/roles": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the roles
+         * @description The built-in roles, and those of the tenant.
+         */
+        get: operations["listRoles"];
+        put?: never;
+        /**
+         * Add a role
+         * @description A role is permissions and rules, as an application has them. A member gives a role no more than it holds itself.
+         */
+        post: operations["createRole"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/roles/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The role's name.
+                 * @example disputes
+                 */
+                id: components["parameters"]["RoleName"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Replace a role of the tenant
+         * @description It counts from the next request of each member on. Built-in roles cannot be changed (409 `built_in_role`).
+         */
+        put: operations["replaceRole"];
+        post?: never;
+        /**
+         * Delete a role of the tenant
+         * @description Only one that no member has; a 409 says how many have it.
+         */
+        delete: operations["deleteRole"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/auth/providers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the ways to sign in
+         * @description The identity providers that people sign in with, and whether links of the operator do.
+         */
+        get: operations["listSignInProviders"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/auth/link": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Sign in with a link
+         * @description A link works once, within ten minutes. The answer sets the cookie. It is for the pages of this server: requests of other pages are a 403 `cross_origin`, and so is plain http at another address than loopback (`https_required`).
+         */
+        post: operations["redeemLink"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/auth/sign-out": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Sign out
+         * @description Ends the session of the cookie and removes the cookie. Without a session it does nothing.
+         */
+        post: operations["signOut"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/access/explain": {
         parameters: {
             query?: never;
@@ -505,6 +749,33 @@ export interface paths {
          *     and `metadata` (403 `field_not_allowed`).
          */
         patch: operations["updateToken"];
+        trace?: never;
+    };
+    "/tokens/{id}/reveal": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The token's id, percent-encoded.
+                 * @example 00000000-0000-4000-8000-000000000010
+                 */
+                id: components["parameters"]["TokenId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Reveal a token, with a reason
+         * @description The token with its plaintext, for callers whose rules reveal it; for others a 403 `reveal_denied`. Rules that require a reason reveal here and nowhere else. The reason is in
+         *     the log with the entry. One that is missing, blank or holds a card number is a 400.
+         */
+        post: operations["revealToken"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
     "/tokens/search": {
@@ -1249,7 +1520,7 @@ export interface components {
         TraceId: string;
         /**
          * Format: uuid
-         * @description The id of an application. Absent when the operator did it.
+         * @description The id of an application or a member. Absent when the operator did it.
          */
         Actor: string;
         /** @description 1 to 200 characters, none of them a control character, and not only blanks. */
@@ -1412,7 +1683,7 @@ export interface components {
         /** @description Permissions that an application of this type may hold. Repeats are dropped. */
         Permissions: components["schemas"]["PermissionName"][];
         /** @enum {string} */
-        PermissionName: "token:create" | "token:read" | "token:update" | "token:delete" | "token:search" | "token:use" | "tenant:read" | "tenant:update" | "tenant:delete" | "application:create" | "application:read" | "application:update" | "application:delete" | "session:read" | "session:delete" | "reactor:create" | "reactor:read" | "reactor:update" | "reactor:delete" | "proxy:create" | "proxy:read" | "proxy:update" | "proxy:delete" | "log:read" | "report:read";
+        PermissionName: "token:create" | "token:read" | "token:update" | "token:delete" | "token:search" | "token:use" | "tenant:read" | "tenant:update" | "tenant:delete" | "application:create" | "application:read" | "application:update" | "application:delete" | "session:read" | "session:delete" | "reactor:create" | "reactor:read" | "reactor:update" | "reactor:delete" | "proxy:create" | "proxy:read" | "proxy:update" | "proxy:delete" | "log:read" | "report:read" | "member:create" | "member:read" | "member:update" | "member:delete";
         Permission: {
             type: components["schemas"]["PermissionName"];
             description: string;
@@ -1429,6 +1700,110 @@ export interface components {
             container: components["schemas"]["ContainerPath"];
             transform: components["schemas"]["TransformName"];
             permissions: components["schemas"]["TokenPermissionName"][];
+            /** @description The rule counts as `mask`, except for `POST /tokens/{id}/reveal`, which takes a reason. `token:use` is not affected. */
+            requires_reason?: boolean;
+        };
+        Member: {
+            /** Format: uuid */
+            id: string;
+            /** Format: uuid */
+            tenant_id: string;
+            email: string;
+            name: components["schemas"]["Name"];
+            role: string;
+            state: components["schemas"]["MemberState"];
+            /** @description When the member last used the service, to the minute. Absent before the first time. */
+            last_seen_at?: components["schemas"]["Time"];
+            created_by?: components["schemas"]["Actor"];
+            created_at: components["schemas"]["Time"];
+            modified_by?: components["schemas"]["Actor"];
+            modified_at?: components["schemas"]["Time"];
+        };
+        /**
+         * @description A disabled member cannot sign in.
+         * @enum {string}
+         */
+        MemberState: "active" | "disabled";
+        CreateMember: {
+            email: string;
+            name: components["schemas"]["Name"];
+            /** @description The name of a role. */
+            role: string;
+        };
+        UpdateMember: {
+            name?: components["schemas"]["Name"];
+            role?: string;
+            state?: components["schemas"]["MemberState"];
+        };
+        /** @description A browser in which a member is signed in. */
+        SignIn: {
+            /** Format: uuid */
+            id: string;
+            /** Format: uuid */
+            member_id: string;
+            created_at: components["schemas"]["Time"];
+            last_used_at: components["schemas"]["Time"];
+            /** @description When it ends unless it is used before. */
+            idle_expires_at: components["schemas"]["Time"];
+            /** @description When it ends at the latest. */
+            expires_at: components["schemas"]["Time"];
+            /** @description The address from which the member signed in. */
+            client_address?: string;
+            /** @description The id of the identity provider; absent for a link. */
+            provider?: string;
+        };
+        Role: {
+            name: string;
+            description?: string;
+            permissions: components["schemas"]["PermissionName"][];
+            rules: components["schemas"]["Rules"];
+            /** @description Every tenant has it, and it cannot be changed. */
+            built_in: boolean;
+            created_by?: components["schemas"]["Actor"];
+            created_at?: components["schemas"]["Time"];
+            modified_by?: components["schemas"]["Actor"];
+            modified_at?: components["schemas"]["Time"];
+        };
+        /** @description At least one of `permissions` and `rules` is not empty. */
+        CreateRole: {
+            name: string;
+            description?: string;
+            permissions?: components["schemas"]["PermissionName"][];
+            rules?: components["schemas"]["Rules"];
+        };
+        /** @description At least one of `permissions` and `rules` is not empty. */
+        ReplaceRole: {
+            description?: string;
+            permissions?: components["schemas"]["PermissionName"][];
+            rules?: components["schemas"]["Rules"];
+        };
+        MemberSelf: {
+            member: components["schemas"]["Member"];
+            role: components["schemas"]["Role"];
+            tenant: {
+                /** Format: uuid */
+                id: string;
+                name: string;
+            };
+            session: components["schemas"]["SignIn"];
+            /** @description Whether the member runs the installation. */
+            operator: boolean;
+        };
+        SignInProviders: {
+            providers: {
+                id: string;
+                name: string;
+            }[];
+            /** @description Whether people can sign in with a link of the operator's. */
+            links: boolean;
+        };
+        RedeemLink: {
+            /** @description What follows `code=` in the link. */
+            code: string;
+        };
+        RevealToken: {
+            /** @description At most 500 characters, which go into the log. A card number is refused. */
+            reason: string;
         };
         CreatedSession: {
             /** @description The key of the session, for the browser that it was made for. It is there in this answer alone. */
@@ -2037,10 +2412,14 @@ export interface components {
             trace_id?: components["schemas"]["TraceId"];
             /** @description The address that the request came from. */
             client_address?: string;
+            /** @description The name of the member who acted, as it was then. */
+            actor_name?: string;
+            /** @description The reason that the actor gave. */
+            reason?: string;
             created_at: components["schemas"]["Time"];
         };
         /** @enum {string} */
-        EntityTypeName: "application" | "bank" | "card" | "card_number" | "employer_id_number" | "key" | "log" | "proxy" | "reactor" | "session" | "social_security_number" | "tenant" | "token" | "us_bank_account_number" | "us_bank_routing_number";
+        EntityTypeName: "application" | "bank" | "card" | "card_number" | "employer_id_number" | "key" | "log" | "member" | "proxy" | "reactor" | "role" | "session" | "social_security_number" | "tenant" | "token" | "us_bank_account_number" | "us_bank_routing_number";
         Named: {
             id: string;
             /** @description A value of `GET /logs/entity-types`. */
@@ -2670,6 +3049,16 @@ export interface components {
          * @example 00000000-0000-4000-8000-000000000011
          */
         ProxyId: string;
+        /**
+         * @description The member's id.
+         * @example 00000000-0000-4000-8000-000000000040
+         */
+        MemberId: string;
+        /**
+         * @description The role's name.
+         * @example disputes
+         */
+        RoleName: string;
         /**
          * @description The reactor's id.
          * @example 00000000-0000-4000-8000-000000000030
@@ -3671,6 +4060,760 @@ export interface operations {
             default: components["responses"]["Other"];
         };
     };
+    getSelf: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The member. */
+            200: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "member": {
+                     *         "id": "00000000-0000-4000-8000-000000000040",
+                     *         "tenant_id": "00000000-0000-4000-8000-000000000001",
+                     *         "email": "jane@shop.example",
+                     *         "name": "Jane Doe",
+                     *         "role": "support",
+                     *         "state": "active",
+                     *         "last_seen_at": "2030-01-02T03:04:05.000000+00:00",
+                     *         "created_at": "2030-01-02T03:04:05.000000+00:00"
+                     *       },
+                     *       "role": {
+                     *         "name": "support",
+                     *         "description": "Finds tokens and sees their masks.",
+                     *         "permissions": [
+                     *           "token:read",
+                     *           "token:search"
+                     *         ],
+                     *         "rules": [],
+                     *         "built_in": true
+                     *       },
+                     *       "tenant": {
+                     *         "id": "00000000-0000-4000-8000-000000000001",
+                     *         "name": "Example Shop"
+                     *       },
+                     *       "session": {
+                     *         "id": "00000000-0000-4000-8000-000000000041",
+                     *         "member_id": "00000000-0000-4000-8000-000000000040",
+                     *         "created_at": "2030-01-02T03:04:05.000000+00:00",
+                     *         "last_used_at": "2030-01-02T03:04:05.000000+00:00",
+                     *         "idle_expires_at": "2030-01-02T03:19:05.000000+00:00",
+                     *         "expires_at": "2030-01-02T11:04:05.000000+00:00",
+                     *         "client_address": "192.0.2.1"
+                     *       },
+                     *       "operator": false
+                     *     }
+                     */
+                    "application/json": components["schemas"]["MemberSelf"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    listMembers: {
+        parameters: {
+            query?: {
+                /**
+                 * @description The number of the page, from 1.
+                 * @example 1
+                 */
+                page?: components["parameters"]["Page"];
+                /**
+                 * @description How many items a page has.
+                 * @example 20
+                 */
+                size?: components["parameters"]["Size"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of members. */
+            200: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "pagination": {
+                     *         "total_items": 1,
+                     *         "page_number": 1,
+                     *         "page_size": 20,
+                     *         "total_pages": 1
+                     *       },
+                     *       "data": [
+                     *         {
+                     *           "id": "00000000-0000-4000-8000-000000000040",
+                     *           "tenant_id": "00000000-0000-4000-8000-000000000001",
+                     *           "email": "jane@shop.example",
+                     *           "name": "Jane Doe",
+                     *           "role": "support",
+                     *           "state": "active",
+                     *           "last_seen_at": "2030-01-02T03:04:05.000000+00:00",
+                     *           "created_at": "2030-01-02T03:04:05.000000+00:00"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": {
+                        pagination: components["schemas"]["Pagination"];
+                        data: components["schemas"]["Member"][];
+                    };
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    createMember: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "email": "jane@shop.example",
+                 *       "name": "Jane Doe",
+                 *       "role": "support"
+                 *     }
+                 */
+                "application/json": components["schemas"]["CreateMember"];
+            };
+        };
+        responses: {
+            /** @description The member. */
+            201: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "00000000-0000-4000-8000-000000000040",
+                     *       "tenant_id": "00000000-0000-4000-8000-000000000001",
+                     *       "email": "jane@shop.example",
+                     *       "name": "Jane Doe",
+                     *       "role": "support",
+                     *       "state": "active",
+                     *       "last_seen_at": "2030-01-02T03:04:05.000000+00:00",
+                     *       "created_at": "2030-01-02T03:04:05.000000+00:00"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Member"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    getMember: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The member's id.
+                 * @example 00000000-0000-4000-8000-000000000040
+                 */
+                id: components["parameters"]["MemberId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The member. */
+            200: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "00000000-0000-4000-8000-000000000040",
+                     *       "tenant_id": "00000000-0000-4000-8000-000000000001",
+                     *       "email": "jane@shop.example",
+                     *       "name": "Jane Doe",
+                     *       "role": "support",
+                     *       "state": "active",
+                     *       "last_seen_at": "2030-01-02T03:04:05.000000+00:00",
+                     *       "created_at": "2030-01-02T03:04:05.000000+00:00"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Member"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    deleteMember: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The member's id.
+                 * @example 00000000-0000-4000-8000-000000000040
+                 */
+                id: components["parameters"]["MemberId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: components["responses"]["NoContent"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    updateMember: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The member's id.
+                 * @example 00000000-0000-4000-8000-000000000040
+                 */
+                id: components["parameters"]["MemberId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "role": "auditor"
+                 *     }
+                 */
+                "application/merge-patch+json": components["schemas"]["UpdateMember"];
+            };
+        };
+        responses: {
+            /** @description The member as it is now. */
+            200: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "00000000-0000-4000-8000-000000000040",
+                     *       "tenant_id": "00000000-0000-4000-8000-000000000001",
+                     *       "email": "jane@shop.example",
+                     *       "name": "Jane Doe",
+                     *       "role": "support",
+                     *       "state": "active",
+                     *       "last_seen_at": "2030-01-02T03:04:05.000000+00:00",
+                     *       "created_at": "2030-01-02T03:04:05.000000+00:00"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Member"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["NotMergePatch"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    listMemberSessions: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The member's id.
+                 * @example 00000000-0000-4000-8000-000000000040
+                 */
+                id: components["parameters"]["MemberId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The sessions. */
+            200: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example [
+                     *       {
+                     *         "id": "00000000-0000-4000-8000-000000000041",
+                     *         "member_id": "00000000-0000-4000-8000-000000000040",
+                     *         "created_at": "2030-01-02T03:04:05.000000+00:00",
+                     *         "last_used_at": "2030-01-02T03:04:05.000000+00:00",
+                     *         "idle_expires_at": "2030-01-02T03:19:05.000000+00:00",
+                     *         "expires_at": "2030-01-02T11:04:05.000000+00:00",
+                     *         "client_address": "192.0.2.1"
+                     *       }
+                     *     ]
+                     */
+                    "application/json": components["schemas"]["SignIn"][];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    endMemberSession: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The session's id, which is not its key.
+                 * @example 00000000-0000-4000-8000-000000000020
+                 */
+                id: components["parameters"]["SessionId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: components["responses"]["NoContent"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    listRoles: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The roles. */
+            200: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example [
+                     *       {
+                     *         "name": "support",
+                     *         "description": "Finds tokens and sees their masks.",
+                     *         "permissions": [
+                     *           "token:read",
+                     *           "token:search"
+                     *         ],
+                     *         "rules": [],
+                     *         "built_in": true
+                     *       },
+                     *       {
+                     *         "name": "disputes",
+                     *         "description": "Reveals cards in disputes.",
+                     *         "permissions": [
+                     *           "token:search"
+                     *         ],
+                     *         "rules": [
+                     *           {
+                     *             "priority": 1,
+                     *             "container": "/pci/",
+                     *             "transform": "reveal",
+                     *             "permissions": [
+                     *               "token:read"
+                     *             ],
+                     *             "requires_reason": true
+                     *           }
+                     *         ],
+                     *         "built_in": false,
+                     *         "created_at": "2030-01-02T03:04:05.000000+00:00"
+                     *       }
+                     *     ]
+                     */
+                    "application/json": components["schemas"]["Role"][];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    createRole: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "name": "disputes",
+                 *       "description": "Reveals cards in disputes.",
+                 *       "permissions": [
+                 *         "token:search"
+                 *       ],
+                 *       "rules": [
+                 *         {
+                 *           "container": "/pci/",
+                 *           "transform": "reveal",
+                 *           "permissions": [
+                 *             "token:read"
+                 *           ],
+                 *           "requires_reason": true
+                 *         }
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["CreateRole"];
+            };
+        };
+        responses: {
+            /** @description The role. */
+            201: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "name": "disputes",
+                     *       "description": "Reveals cards in disputes.",
+                     *       "permissions": [
+                     *         "token:search"
+                     *       ],
+                     *       "rules": [
+                     *         {
+                     *           "priority": 1,
+                     *           "container": "/pci/",
+                     *           "transform": "reveal",
+                     *           "permissions": [
+                     *             "token:read"
+                     *           ],
+                     *           "requires_reason": true
+                     *         }
+                     *       ],
+                     *       "built_in": false,
+                     *       "created_at": "2030-01-02T03:04:05.000000+00:00"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Role"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    replaceRole: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The role's name.
+                 * @example disputes
+                 */
+                id: components["parameters"]["RoleName"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "description": "Sees masks.",
+                 *       "permissions": [
+                 *         "token:read"
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["ReplaceRole"];
+            };
+        };
+        responses: {
+            /** @description The role as it is now. */
+            200: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "name": "disputes",
+                     *       "description": "Reveals cards in disputes.",
+                     *       "permissions": [
+                     *         "token:search"
+                     *       ],
+                     *       "rules": [
+                     *         {
+                     *           "priority": 1,
+                     *           "container": "/pci/",
+                     *           "transform": "reveal",
+                     *           "permissions": [
+                     *             "token:read"
+                     *           ],
+                     *           "requires_reason": true
+                     *         }
+                     *       ],
+                     *       "built_in": false,
+                     *       "created_at": "2030-01-02T03:04:05.000000+00:00"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Role"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    deleteRole: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The role's name.
+                 * @example disputes
+                 */
+                id: components["parameters"]["RoleName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: components["responses"]["NoContent"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    listSignInProviders: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The ways to sign in. */
+            200: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "providers": [
+                     *         {
+                     *           "id": "corporate",
+                     *           "name": "Example Corp"
+                     *         }
+                     *       ],
+                     *       "links": true
+                     *     }
+                     */
+                    "application/json": components["schemas"]["SignInProviders"];
+                };
+            };
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    redeemLink: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "code": "link_dev_EXAMPLE_this_opens_nothing"
+                 *     }
+                 */
+                "application/json": components["schemas"]["RedeemLink"];
+            };
+        };
+        responses: {
+            /** @description The member who is now signed in. */
+            200: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "00000000-0000-4000-8000-000000000040",
+                     *       "tenant_id": "00000000-0000-4000-8000-000000000001",
+                     *       "email": "jane@shop.example",
+                     *       "name": "Jane Doe",
+                     *       "role": "support",
+                     *       "state": "active",
+                     *       "last_seen_at": "2030-01-02T03:04:05.000000+00:00",
+                     *       "created_at": "2030-01-02T03:04:05.000000+00:00"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Member"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            408: components["responses"]["RequestTimeout"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    signOut: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: components["responses"]["NoContent"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
     explainAccess: {
         parameters: {
             query?: never;
@@ -4170,6 +5313,55 @@ export interface operations {
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["NotMergePatch"];
             422: components["responses"]["KeyReused"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    revealToken: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The token's id, percent-encoded.
+                 * @example 00000000-0000-4000-8000-000000000010
+                 */
+                id: components["parameters"]["TokenId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "reason": "Dispute 1742 of the customer"
+                 *     }
+                 */
+                "application/json": components["schemas"]["RevealToken"];
+            };
+        };
+        responses: {
+            /** @description The token. */
+            200: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Token"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["RequestTimeout"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];

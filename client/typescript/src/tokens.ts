@@ -27,6 +27,11 @@ export class Tokens {
     return this.#caller.call('updateToken', { ids: [id], body: patch }, options);
   }
 
+  /** Returns a token with its plaintext, for a reason that the log keeps. It takes token:read with reveal on every container of the token. */
+  reveal(id: string, reason: string, options?: CallOptions): Promise<Token> {
+    return this.#caller.call('revealToken', { ids: [id], body: { reason } }, options);
+  }
+
   /** Removes a token. It takes token:delete. When an answer was lost on the way, a retry finds nothing: then `not_found` means that it is gone. */
   delete(id: string, options?: CallOptions): Promise<void> {
     return this.#caller.call('deleteToken', { ids: [id] }, options);

@@ -11,12 +11,12 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
 
-const logColumns = "created_at, id, actor_id, actor_type, session_id, entity_type, entity_id, operation, outcome, message, trace_id, client_address"
+const logColumns = "created_at, id, actor_id, actor_type, session_id, entity_type, entity_id, operation, outcome, message, trace_id, client_address, actor_name, reason"
 
 func scanEntry(row pgx.Rows) (e store.LogEntry, err error) {
 	var id pgtype.UUID
 	err = row.Scan(&e.CreatedAt, &id, &e.ActorID, &e.ActorType, &e.SessionID, &e.EntityType, &e.EntityID, &e.Operation, &e.Outcome, &e.Message,
-		&e.TraceID, &e.ClientAddress)
+		&e.TraceID, &e.ClientAddress, &e.ActorName, &e.Reason)
 	e.ID = uuid.UUID(id.Bytes).String()
 	return e, err
 }

@@ -152,7 +152,7 @@ func insertTerms(tokens []tokenRow) (_ step, some bool) {
 func insertEntries(entries []entryRow) step {
 	n := len(entries)
 	made, ids := make([]int64, n), make([]pgtype.UUID, n)
-	texts := make([][]string, 10)
+	texts := make([][]string, len(entryRow{}.texts()))
 	for i := range texts {
 		texts[i] = make([]string, n)
 	}
@@ -170,15 +170,15 @@ func insertEntries(entries []entryRow) step {
 		WITH appended AS (
 		  INSERT INTO log (tenant_id, ` + logColumns + `)
 		  SELECT $1, * FROM unnest($2::bigint[], $3::uuid[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[],
-		    $10::text[], $11::text[], $12::text[], $13::text[])
+		    $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[])
 		  RETURNING tenant_id, created_at, id)
 		INSERT INTO log_unsealed (tenant_id, created_at, id) SELECT tenant_id, created_at, id FROM appended`,
 		args: args}
 }
 
 // texts are the entry's columns behind its place, in their order.
-func (e entryRow) texts() [10]string {
-	return [10]string{e.ActorID, e.ActorType, e.SessionID, e.EntityType, e.EntityID, e.Operation, e.Outcome, e.Message, e.TraceID, e.ClientAddress}
+func (e entryRow) texts() [12]string {
+	return [12]string{e.ActorID, e.ActorType, e.SessionID, e.EntityType, e.EntityID, e.Operation, e.Outcome, e.Message, e.TraceID, e.ClientAddress, e.ActorName, e.Reason}
 }
 
 // counters returns the statements that change the counters, in a slot. limit is

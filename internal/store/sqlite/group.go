@@ -89,7 +89,7 @@ func (g *groupWork) show() error {
 // prepared, so there are only a few sizes.
 var insertRows = []int{32, 8, 1}
 
-var insertLog, insertUnsealed = manyRows("INSERT INTO log (tenant_id, "+logColumns+")", 13), manyRows("INSERT INTO log_unsealed (tenant_id, created_at, id)", 3)
+var insertLog, insertUnsealed = manyRows("INSERT INTO log (tenant_id, "+logColumns+")", 15), manyRows("INSERT INTO log_unsealed (tenant_id, created_at, id)", 3)
 
 // manyRows returns the statement for each of insertRows.
 func manyRows(insert string, columns int) map[int]string {
@@ -121,7 +121,7 @@ func (g *groupWork) write() error {
 		for i := range chunk {
 			e := &chunk[i]
 			rows = append(rows, e.tenant[:], e.key[0], e.key[1], e.ActorID, e.ActorType, e.SessionID, e.EntityType, e.EntityID, e.Operation, e.Outcome,
-				e.Message, e.TraceID, e.ClientAddress)
+				e.Message, e.TraceID, e.ClientAddress, e.ActorName, e.Reason)
 			unsealed = append(unsealed, e.tenant[:], e.key[0], e.key[1])
 			counts[kind{e.tenant, e.EntityType}]++
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/store"
 )
 
-const logColumns = "created_at, id, actor_id, actor_type, session_id, entity_type, entity_id, operation, outcome, message, trace_id, client_address"
+const logColumns = "created_at, id, actor_id, actor_type, session_id, entity_type, entity_id, operation, outcome, message, trace_id, client_address, actor_name, reason"
 
 func scanEntry(row []driver.Value) (store.LogEntry, error) {
 	id, err := uuid.FromBytes(blob(row[1]))
@@ -26,7 +26,7 @@ func scanEntry(row []driver.Value) (store.LogEntry, error) {
 	return store.LogEntry{
 		CreatedAt: when(row[0]), ID: id.String(), ActorID: text(row[2]), ActorType: text(row[3]), SessionID: text(row[4]),
 		EntityType: text(row[5]), EntityID: text(row[6]), Operation: text(row[7]), Outcome: text(row[8]), Message: text(row[9]),
-		TraceID: text(row[10]), ClientAddress: text(row[11]),
+		TraceID: text(row[10]), ClientAddress: text(row[11]), ActorName: text(row[12]), Reason: text(row[13]),
 	}, nil
 }
 

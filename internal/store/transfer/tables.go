@@ -62,7 +62,7 @@ var Tables = []Table{
 	Table{Name: "definitions"}.of("tenant_id uuid, kind text, id text",
 		"name text, folded_name text, application_id text, key_hash bytes, created_by text, created_at whole, modified_by text, modified_at whole, version whole, contents bytes"),
 	Table{Name: "log"}.of("tenant_id uuid, created_at whole, id uuid",
-		"actor_id text, actor_type text, session_id text, entity_type text, entity_id text, operation text, outcome text, message text, trace_id text, client_address text"),
+		"actor_id text, actor_type text, session_id text, entity_type text, entity_id text, operation text, outcome text, message text, trace_id text, client_address text, actor_name text, reason text"),
 	Table{Name: "log_counts", Slotted: true}.of("tenant_id uuid, entity_type text", "entries whole"),
 	Table{Name: "log_unsealed"}.of("tenant_id uuid, created_at whole, id uuid", ""),
 	Table{Name: "log_batches"}.of("tenant_id uuid, number whole",
