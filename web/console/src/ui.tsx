@@ -197,7 +197,7 @@ export function Entry({ e, fresh, more, open, brief }: { e: LogEntry & { tokens?
       <Icon name={glyph(e)} size={14} />
       <div className="said">{sentence(e, <Who id={e.actor_id} name={e.actor_name} system={e.actor_type === 'system'} />, what, brief)}{e.tokens?.length ? <> with {e.tokens.slice(0, 3).map((t, i) => <span key={t.id}>{i > 0 && ', '}{thing(t.entity_type)} <Link to={`/tokens/${encodeURIComponent(t.entity_id)}`} className="mono">{short(t.entity_id)}</Link></span>)}{e.tokens.length > 3 && ` and ${e.tokens.length - 3} more`}</> : null}{e.reason && <span style={{ color: 'var(--reveal)' }}> — reason: {e.reason}</span>}</div>
       <div className="row tail" style={{ gap: 6 }}>
-        {e.session_id && <span className="chip line">in a session</span>}
+        {e.session_id && e.actor_type !== 'user' && <span className="chip line">in a session</span>}
         {!brief && e.transform && !e.tokens && isToken(e.entity_type) && e.operation === 'read' && <span className="wide"><Exposure of={e.transform} /></span>}
         {!brief && e.actor_id === me.member.id && <span className="chip line wide">you</span>}
         {more && <ActionIcon size={22} aria-label="Details of this entry" aria-expanded={open} onClick={more}><Icon name={open ? 'up' : 'down'} size={14} /></ActionIcon>}

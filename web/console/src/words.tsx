@@ -92,6 +92,7 @@ export function sentence(e: LogEntry, who: ReactNode, what: ReactNode, brief = f
   // A refusal of a list, and one of a token that does not exist, names none.
   if (e.entity_id === '*' && e.outcome === 'denied') return <>{who} <span className="verb">was refused {refused[e.operation]}</span> {isToken(e.entity_type) ? `a ${thing(e.entity_type)}` : lists[e.entity_type] ?? thing(e.entity_type)}{via}</>;
   if (e.entity_id === '*') return <>{who} <span className="verb">listed</span> {lists[e.entity_type] ?? thing(e.entity_type) + 's'}</>;
+  if (e.entity_type === 'member' && e.operation === 'use' && e.outcome === 'allowed') return <>{who} <span className="verb">signed in</span></>;
   if (e.outcome === 'denied') return <>{who} <span className="verb">was refused {refused[e.operation]}</span> {brief ? 'it' : <>{of}{named && what}</>}{via}</>;
   const verb = isRevealed(e) ? 'revealed' : e.entity_type === 'reactor' && e.operation === 'use' ? 'ran' : e.entity_type === 'proxy' && e.operation === 'use' ? 'called' : e.operation === 'read' && isToken(e.entity_type) ? 'read' : done[e.operation];
   return <>{who} <span className="verb">{verb}</span> {brief ? 'it' : <>{of}{named && what}</>}{via}</>;

@@ -64,11 +64,11 @@ function useCare(apps: Application[] | undefined, proxies: Proxy[] | undefined, 
 }
 
 /** Start leads a new tenant to its first token, rule and proxy. */
-function Start({ tokens, apps, proxies }: { tokens?: number; apps?: number; proxies?: number }) {
+function Start({ tokens, ruled, proxies }: { tokens?: number; ruled?: boolean; proxies?: number }) {
   const me = useMe();
   const steps: [boolean, string, ReactNode, string, string][] = [
     [!!tokens, 'Create a token', 'A test card will do: 4242 4242 4242 4242.', '/tokens?new', 'token:create'],
-    [(apps ?? 0) > 3, 'Give an application access', 'With a key of its own, and rules for what it sees.', '/applications?new', 'application:create'],
+    [!!ruled, 'Give an application access', 'With a key of its own, and rules for what it sees.', '/applications?new', 'application:create'],
     [!!proxies, 'Send a value somewhere', 'A proxy puts values into the requests that your server makes.', '/proxies?new', 'proxy:create'],
   ];
   if (tokens === undefined || steps.every(([done]) => done)) return null;
@@ -101,7 +101,7 @@ export default function Overview() {
   return (
     <>
       <PageHead title="Overview" about={`${me.tenant?.name ? me.tenant.name + ', the' : 'The'} last ${minutes} minutes${activity.known && !activity.counted ? ', from the newest 100 entries of the log' : ''}`} actions={<Curl path="/reports/activity?bucket=minute" />} />
-      <Start tokens={total} apps={apps?.length} proxies={proxies?.length} />
+      <Start tokens={total} ruled={apps?.some((a) => a.rules.length > 0)} proxies={proxies?.length} />
       <div className="panel stats" style={{ marginBottom: 16 }}>
         {stats.map(([l, v, under]) => <div className="stat" key={l}><div className="l">{l}</div><div className="v" style={l === 'Refused' && v ? { color: 'var(--bad)' } : undefined}>{v === undefined ? <><span className="faint" aria-hidden>–</span><span className="sr">not known</span></> : v.toLocaleString('en')}</div><div className="s">{under}</div></div>)}
       </div>
@@ -127,7 +127,7 @@ export default function Overview() {
             {usage.isError ? <Failed error={usage.error} /> : types.length === 0 ? <span className="dim">{usage.data ? 'No tokens yet' : '–'}</span> : (
               <>
                 <div className="split" aria-hidden>{types.map(([t, c], i) => <i key={t} style={{ flex: c.count, background: hues[i % hues.length] }} />)}</div>
-                <div style={{ marginTop: 10 }}>{types.map(([t, c], i) => <div key={t} className="row" style={{ height: 26 }}><i style={{ width: 8, height: 8, borderRadius: 2, background: hues[i % hues.length] }} /><Link to={`/tokens?type=${t}`} style={{ color: 'inherit' }} className="grow">{tokenTypes[t]?.many ?? t}</Link><span className="num">{c.count.toLocaleString('en')}</span><span className="num faint" style={{ width: 40, textAlign: 'right' }}>{Math.round((100 * c.count) / (total || 1))} %</span></div>)}</div>
+                <div style={{ marginTop: 10 }}>{types.map(([t, c], i) => <div key={t} className="row" style={{ height: 26 }}><i style={{ width: 8, height: 8, borderRadius: 2, background: hues[i % hues.length] }} /><Link to={`/tokens?type=${t}`} style={{ color: 'inherit' }} className="grow">{tokenTypes[t]?.many ?? t}</Link><span className="num">{c.count.toLocaleString('en')}</span><span className="num faint" style={{ width: 46, textAlign: 'right', whiteSpace: 'nowrap' }}>{Math.round((100 * c.count) / (total || 1))} %</span></div>)}</div>
               </>
             )}
           </Panel>}
