@@ -5,6 +5,7 @@ package console_test
 import (
 	"bytes"
 	"encoding/json"
+	"flag"
 	"net/http"
 	"os"
 	"os/exec"
@@ -19,6 +20,8 @@ import (
 )
 
 func TestMain(m *testing.M) { os.Exit(keeptest.Run(m)) }
+
+var update = flag.Bool("update", false, "take the pictures of docs/console.md")
 
 // planted is the value that only a reveal may show.
 const planted = "5555555555554444"
@@ -166,8 +169,31 @@ func (v *vault) browse(t *testing.T, suite string) {
 	}
 }
 
+// pictures are the files of docs/pictures that a walk takes, by the names that
+// it gives them.
+var pictures = map[string]string{"overview": "console-overview", "token": "console-token", "application": "console-rules"}
+
 func TestEachPageInABrowser(t *testing.T) {
-	start(t).browse(t, "paths")
+	v := start(t)
+	if *update {
+		v.Shots = t.TempDir()
+	}
+	v.browse(t, "paths")
+	for from, to := range pictures {
+		file := filepath.Join("..", "..", "docs", "pictures", to+".png")
+		if *update {
+			picture, err := os.ReadFile(filepath.Join(v.Shots, from+".png"))
+			if err == nil {
+				err = os.WriteFile(file, picture, 0o644) //nolint:gosec // a picture of the documentation
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		if _, err := os.Stat(file); err != nil {
+			t.Errorf("docs/console.md has no picture: %v; go test ./test/console -run EachPage -update takes it", err)
+		}
+	}
 }
 
 func TestPagesOnAPhoneAndInTheDark(t *testing.T) {

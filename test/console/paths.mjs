@@ -126,7 +126,7 @@ export default async ({ world, browser, check, person, signIn, go, audit, stored
 
   // Members: add, change, remove.
   await go(page, '/members', 'Members');
-  await page.getByRole('cell', { name: 'support@shop.example' }).waitFor();
+  await page.getByRole('cell', { name: 'support@shop.example', exact: true }).first().waitFor();
   await audit(page, 'members');
   await button('New member').click();
   await page.getByLabel('Email').fill('lena@shop.example');
@@ -140,7 +140,7 @@ export default async ({ world, browser, check, person, signIn, go, audit, stored
   await button('Remove Lena').click();
   await page.getByLabel('Type lena@shop.example to go on').fill('lena@shop.example');
   await inDialog('Remove member').click();
-  await page.getByRole('cell', { name: 'lena@shop.example' }).waitFor({ state: 'detached' });
+  await page.getByRole('cell', { name: 'lena@shop.example', exact: true }).waitFor({ state: 'detached' });
   check('a member was removed', !(await get('/members?size=100')).data.some((m) => m.email === 'lena@shop.example'));
   await page.getByRole('tab', { name: 'Roles' }).click();
   await page.getByText('Finds tokens and sees their masks.').waitFor();

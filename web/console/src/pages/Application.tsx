@@ -93,8 +93,8 @@ function Review({ app, draft, close, save }: { app: Application; draft: Draft; c
 function Keys({ app, mayChange }: { app: Application; mayChange: boolean }) {
   const client = useQueryClient(), me = useMe();
   const [secret, setSecret] = useState<string>(), [doomed, setDoomed] = useState<Key>(), [error, setError] = useState<unknown>(), [busy, setBusy] = useState(false);
-  const report = useOptional<{ data?: { key_id?: string; id?: string; last_used_on?: string }[] }>('/reports/keys?size=100', me.may('report:read'));
-  const used = (k: Key) => k.last_used_on ?? report.data?.data?.find((x) => (x.key_id ?? x.id) === k.id)?.last_used_on;
+  const report = useOptional<{ data: { id: string; last_used_on?: string }[] }>('/reports/keys?size=100', me.may('application:read'));
+  const used = (k: Key) => k.last_used_on ?? report.data?.data.find((x) => x.id === k.id)?.last_used_on;
   const refresh = () => Promise.all([['application', app.id], ['/applications'], ['/reports/keys?size=100']].map((queryKey) => client.invalidateQueries({ queryKey })));
   const make = async () => { setBusy(true); setError(undefined); try { setSecret((await call<Key>('POST', `/applications/${app.id}/keys`)).key); await refresh(); } catch (e) { setError(e); } finally { setBusy(false); } };
   return (

@@ -17,8 +17,8 @@ const hues = ['#3a5ce0', '#5aa58a', '#e0a13c', '#9b7bd4', '#6b7686', '#c76d8e'];
 const minutes = 45;
 
 interface Care { level: string; title: string; why: string; to: string }
-interface Finding { kind: string; level?: string; severity?: string; title?: string; message?: string; detail?: string; entity_type?: string; entity_id?: string; name?: string }
-interface Bucket { start: string; [kind: string]: unknown }
+interface Finding { kind: string; severity: string; detail: string; entity_type: string; entity_id: string; name?: string }
+interface Bucket { at: string; reads: unknown; uses: number; changes: number; refusals: number }
 
 const sum = (v: unknown): number => (typeof v === 'number' ? v : v && typeof v === 'object' ? Object.values(v).reduce((s: number, x) => s + sum(x), 0) : 0);
 /** counts makes reads, uses, changes and refusals of a bucket of the report. */
@@ -29,27 +29,30 @@ const kindOf = (e: LogEntry) => (e.outcome === 'denied' ? 3 : e.operation === 'r
 function useActivity(now: number, entries: LogEntry[] | undefined) {
   const me = useMe();
   const since = useMemo(() => new Date(Math.floor(Date.now() / 60_000) * 60_000 - (minutes - 1) * 60_000).toISOString(), [Math.floor(now / 60_000)]);
-  const report = useOptional<{ data?: Bucket[]; buckets?: Bucket[] }>(`/reports/activity${query({ bucket: 'minute', start_date: since })}`, me.may('report:read'));
+  const report = useOptional<{ data: Bucket[] }>(`/reports/activity${query({ bucket: 'minute', by: 'nothing', start_date: since })}`, me.may('report:read'));
   const first = Math.floor(now / 60_000) - minutes + 1;
   const data = Array.from({ length: minutes }, (_, i) => ({ at: (first + i) * 60_000, parts: [0, 0, 0, 0] }));
   const at = (time: string) => data[Math.floor(Date.parse(time) / 60_000) - first];
-  const rows = report.data?.data ?? report.data?.buckets;
-  if (rows) for (const b of rows) { const slot = at(b.start); if (slot) slot.parts = slot.parts.map((n, i) => n + counts(b)[i]!); }
+  const rows = report.data?.data;
+  if (rows) for (const b of rows) { const slot = at(b.at); if (slot) slot.parts = slot.parts.map((n, i) => n + counts(b)[i]!); }
   else for (const e of entries ?? []) { const slot = at(e.created_at); if (slot) slot.parts[kindOf(e)]!++; }
   const known = rows !== undefined || (!report.isLoading && entries !== undefined);
   return { data, known, counted: rows !== undefined, error: report.error, sums: data.reduce((s, b) => s.map((n, i) => n + b.parts[i]!), [0, 0, 0, 0]) };
 }
 
-const where: Record<string, string> = { application: '/applications/', key: '/applications/', proxy: '/proxies/', reactor: '/reactors/', webhook: '/webhooks/', log: '/log', limit: '/settings', tenant: '/settings' };
-const placeOf = (f: Finding) => { const base = where[f.entity_type ?? f.kind]; return !base ? '/log' : base.endsWith('/') ? (f.entity_id ? base + f.entity_id : base.slice(0, -1)) : base; };
+const where: Record<string, string> = { application: '/applications/', key: '/keys', proxy: '/proxies/', reactor: '/reactors/', webhook: '/webhooks/', log: '/log', tenant: '/settings' };
+const found: Record<string, (name: string) => string> = {
+  broad_rule: (n) => `${n} can read every value`, open_proxy: (n) => `${n} is open to anyone with its key`, old_key: (n) => `${n} has an old key`, unused_key: (n) => `${n} has a key that nobody uses`,
+  expiring_application: (n) => `${n} expires soon`, log_unverified: () => 'The log was not verified', log_changed: () => 'The log is not what was signed',
+};
+const placeOf = (f: Finding) => { const base = where[f.entity_type]; return !base ? '/log' : base.endsWith('/') ? (f.entity_id ? base + f.entity_id : base.slice(0, -1)) : base; };
 
 /** useCare is what needs attention: what the server reports, or what the lists show. */
 function useCare(apps: Application[] | undefined, proxies: Proxy[] | undefined, now: number): Care[] {
   const me = useMe();
-  const report = useOptional<{ data?: Finding[]; findings?: Finding[] }>('/reports/attention', me.may('report:read'), 60_000);
+  const report = useOptional<Finding[]>('/reports/attention', me.may('report:read'), 60_000);
   return useMemo(() => {
-    const told = report.data?.data ?? report.data?.findings;
-    if (told) return told.map((f) => ({ level: f.level ?? f.severity ?? 'warn', title: f.title ?? f.name ?? f.kind.replaceAll('_', ' '), why: f.detail ?? f.message ?? '', to: placeOf(f) }));
+    if (report.data) return report.data.map((f) => ({ level: f.severity, title: found[f.kind]?.(f.name ?? 'Something') ?? f.kind.replaceAll('_', ' '), why: f.detail.replace(/^./, (c) => c.toUpperCase()), to: placeOf(f) }));
     const out: Care[] = [];
     for (const p of proxies ?? []) if (!p.require_auth && !p.application_id) out.push({ level: 'bad', title: `${p.name} gives any token away`, why: 'Anyone with its key can send any value to its destination. Name an application, or require an API key.', to: `/proxies/${p.id}` });
     for (const a of apps ?? []) {

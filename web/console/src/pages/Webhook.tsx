@@ -7,9 +7,9 @@ import { useOptional } from '../data';
 import { Icon } from '../icons';
 import { useMe } from '../session';
 import { Curl, Danger, Empty, Failed, Lines, NotYet, Once, PageHead, Panel, When } from '../ui';
-import { typesOf, WebhookForm, type Webhook } from './Webhooks';
+import { WebhookForm, type Webhook } from './Webhooks';
 
-interface Delivery { id: string; event_id?: string; event_type?: string; type?: string; state: string; attempts?: number | { at: string; status?: number; latency_ms?: number; error?: string }[]; status?: number; response_status?: number; latency_ms?: number; error?: string; created_at?: string; next_attempt_at?: string; delivered_at?: string }
+interface Delivery { id: string; event_type: string; entity_type: string; entity_id: string; state: string; attempts: number; response_status?: number; latency_ms: number; attempted_at?: string }
 
 function Deliveries({ id, may }: { id: string; may: boolean }) {
   const client = useQueryClient();
@@ -18,13 +18,11 @@ function Deliveries({ id, may }: { id: string; may: boolean }) {
   const [error, setError] = useState<unknown>();
   const resend = async (d: Delivery) => { setError(undefined); try { await call('POST', `/webhooks/${id}/deliveries/${d.id}/resend`); await client.invalidateQueries({ queryKey: [path] }); } catch (e) { setError(e); } };
   const list = got.data?.data;
-  const tries = (d: Delivery) => (Array.isArray(d.attempts) ? d.attempts.length : d.attempts);
-  const status = (d: Delivery) => d.response_status ?? d.status ?? (Array.isArray(d.attempts) ? d.attempts.at(-1)?.status : undefined);
   return (
     <Panel title="Deliveries" right={<span className="dim" style={{ fontSize: 12 }}>newest first</span>}>
       {error !== undefined && <div style={{ padding: 12 }}><Failed error={error} /></div>}
       {got.isError ? <div style={{ padding: 14 }}><Failed error={got.error} /></div> : got.data === null ? <NotYet what="deliveries" /> : !list ? <Lines /> : list.length === 0 ? <Empty icon="webhook" title="No deliveries yet">Send a test event to see one.</Empty> : (
-        <div className="scroll"><table className="t"><thead><tr><th>Event</th><th>State</th><th className="wide">Response</th><th className="wide">Attempts</th><th className="wide">When</th><th aria-label="Actions" /></tr></thead><tbody>{list.map((d) => <tr key={d.id}><td className="mono">{d.event_type ?? d.type}</td><td><span className={`chip ${d.state === 'delivered' || d.state === 'succeeded' ? 'good' : d.state === 'failed' ? 'bad' : ''}`}>{d.state}</span></td><td className="wide num">{status(d) ?? d.error ?? '–'}{d.latency_ms !== undefined && <span className="faint"> in {d.latency_ms} ms</span>}</td><td className="wide num">{tries(d) ?? '–'}</td><td className="wide">{d.created_at && <When at={d.created_at} />}</td><td className="right">{may && <Button variant="default" aria-label={`Send ${d.id} again`} onClick={() => resend(d)}>Send again</Button>}</td></tr>)}</tbody></table></div>
+        <div className="scroll"><table className="t"><thead><tr><th>Event</th><th>State</th><th className="wide">Response</th><th className="wide">Attempts</th><th className="wide">When</th><th aria-label="Actions" /></tr></thead><tbody>{list.map((d) => <tr key={d.id}><td className="mono">{d.event_type}</td><td><span className={`chip ${d.state === 'delivered' ? 'good' : d.state === 'failed' ? 'bad' : ''}`}>{d.state}</span></td><td className="wide num">{d.response_status ?? 'no response'}<span className="faint"> in {d.latency_ms} ms</span></td><td className="wide num">{d.attempts}</td><td className="wide">{d.attempted_at && <When at={d.attempted_at} />}</td><td className="right">{may && <Button variant="default" aria-label={`Send ${d.id} again`} onClick={() => resend(d)}>Send again</Button>}</td></tr>)}</tbody></table></div>
       )}
     </Panel>
   );
@@ -41,16 +39,16 @@ export default function WebhookPage() {
   if (!w) return <Lines n={6} />;
   const act = (name: string, run: () => Promise<unknown>) => async () => { setBusy(name); setError(undefined); try { await run(); await client.invalidateQueries({ queryKey: [`/webhooks/${id}/deliveries?size=50`] }); } catch (e) { setError(e); } finally { setBusy(''); } };
   const test = act('test', () => call('POST', `/webhooks/${id}/test`));
-  const rotate = act('rotate', async () => setSecret((await call<{ secret: string }>('POST', `/webhooks/${id}/secret`)).secret));
+  const rotate = act('rotate', async () => setSecret((await call<{ secret: string }>('POST', `/webhooks/${id}/secret/rotate`)).secret));
   return (
     <>
-      <PageHead crumb={{ to: '/webhooks', label: 'Webhooks' }} title={w.name} tags={<span className={`chip ${w.state === 'disabled' ? 'bad' : 'good'}`}>{w.state ?? 'active'}</span>} about={<span className="mono">{w.url}</span>}
+      <PageHead crumb={{ to: '/webhooks', label: 'Webhooks' }} title={w.name} tags={<span className={`chip ${w.state === 'disabled' ? 'bad' : 'good'}`}>{w.state ?? 'enabled'}</span>} about={<><span className="mono">{w.url}</span>{w.disabled_reason && <span style={{ color: 'var(--bad)' }}> · {w.disabled_reason}</span>}</>}
         actions={<><Curl path={`/webhooks/${id}/deliveries`} />{may && <><Button variant="default" loading={busy === 'test'} onClick={test}>Send a test event</Button><Button variant="default" leftSection={<Icon name="pencil" size={14} />} onClick={() => setEditing(true)}>Change…</Button></>}</>} />
       {error !== undefined && <div style={{ marginBottom: 12 }}><Failed error={error} /></div>}
       <div className="grid two side-320">
         <Deliveries id={id} may={may} />
         <div className="stack" style={{ gap: 16 }}>
-          <Panel title="Events" pad><div className="row wrap" style={{ gap: 4 }}>{typesOf(w).map((t) => <span key={t} className="chip path">{t}</span>)}</div></Panel>
+          <Panel title="Events" pad><div className="row wrap" style={{ gap: 4 }}>{w.events.map((t) => <span key={t} className="chip path">{t}</span>)}</div></Panel>
           <Panel title="Secret" pad><div className="stack"><div className="dim">It signs every delivery. After a replacement both sign for 24 hours.</div>{may && <div><Button variant="default" loading={busy === 'rotate'} onClick={rotate}>Replace the secret</Button></div>}{me.may('webhook:delete') && <div><Button variant="subtle" color="red" className="danger" ml={-10} leftSection={<Icon name="trash" size={14} />} onClick={() => setDoomed(true)}>Delete this webhook…</Button></div>}</div></Panel>
         </div>
       </div>
