@@ -180,7 +180,7 @@ export default async ({ world, browser, check, person, signIn, go, audit, stored
   await page.waitForURL('**/console/proxies');
 
   // The log has what happened, with the reason.
-  await go(page, '/log', 'Audit log');
+  await go(page, `/log?entity=${world.token}`, 'Audit log');
   await page.getByText('Dispute 1742').waitFor();
   await page.getByLabel('Details of this entry').first().click();
   await audit(page, 'log');
