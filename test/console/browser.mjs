@@ -18,7 +18,7 @@ export const check = (name, ok, got = null) => console.log(JSON.stringify({ name
 /** Opens a browser page for a person, and notes what it must not do. */
 export async function person(browser, options = {}) {
   const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, reducedMotion: 'reduce', ...options });
-  context.setDefaultTimeout(Number(process.env.KEEPTEST_PATIENCE ?? 0)); // a limit is for finding out where a test stands still
+  context.setDefaultTimeout(0);
   await context.addInitScript(() => {
     window.violations = [];
     document.addEventListener('securitypolicyviolation', (e) => window.violations.push(`${e.effectiveDirective} ${e.blockedURI} ${e.sample}`));

@@ -194,7 +194,7 @@ export default async ({ world, browser, check, person, signIn, go, audit, stored
 
   // Settings: change the name of the tenant.
   await go(page, '/settings', 'Settings');
-  await page.getByLabel('Name').fill('Fernhill Outfitters');
+  await page.getByLabel('Name', { exact: true }).fill('Fernhill Outfitters');
   await audit(page, 'settings');
   await button('Save changes').click();
   await page.getByRole('status').filter({ hasText: 'Saved' }).waitFor();
