@@ -60,6 +60,9 @@ var uncovered = map[string]string{
 	"listSignInProviders": "for people, who have a browser",
 	"redeemLink":          "for people, who have a browser",
 	"signOut":             "for people, who have a browser",
+	"startSignIn":         "for people, who have a browser",
+	"finishSignIn":        "for people, who have a browser",
+	"providerLogout":      "for identity providers",
 
 	"getOpenAPI":     "for tools that read it themselves",
 	"getOpenAPIYAML": "for tools that read it themselves",

@@ -24,7 +24,10 @@ type Config struct {
 	Environment  string
 	HeaderPrefix string
 
-	PublicURL         string // an origin, or empty
+	PublicURL string // an origin, or empty
+	// SignInProvidersFile names the identity providers of people; empty for none.
+	SignInProvidersFile string
+
 	ElementsPublicURL string // an origin, or empty; see ElementsURL
 
 	TLSCertFile            string

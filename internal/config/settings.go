@@ -57,6 +57,9 @@ var settings = []Setting{
 	text("elements.public_url", "Origin of field pages, such as https://fields.vault.example, when they have a host name apart from that of the API. It leads to this server, too, which serves the fields under this name and nothing else; a proxy in front must pass the Host header on.",
 		"", func(c *Config) *string { return &c.ElementsPublicURL }, isOrigin),
 
+	text("sign_in.providers_file", "YAML file with the OpenID Connect providers that people sign in with; see docs/people.md. Without it, people sign in with links of the operator.",
+		"", func(c *Config) *string { return &c.SignInProvidersFile }, nil),
+
 	text("tls.cert_file", "PEM file with the certificate and its chain. Read again on SIGHUP.",
 		"", func(c *Config) *string { return &c.TLSCertFile }, nil),
 	text("tls.key_file", "PEM file with the certificate's private key. Read again on SIGHUP.",

@@ -26,6 +26,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/idempotency"
 	"github.com/tokenkeep/tokenkeep/internal/keyring"
 	"github.com/tokenkeep/tokenkeep/internal/member"
+	"github.com/tokenkeep/tokenkeep/internal/openid"
 	"github.com/tokenkeep/tokenkeep/internal/proxy"
 	"github.com/tokenkeep/tokenkeep/internal/reactor"
 	"github.com/tokenkeep/tokenkeep/internal/response"
@@ -43,6 +44,7 @@ type Services struct {
 	Reactors    *reactor.Service
 	Proxies     *proxy.Service
 	Members     *member.Service
+	Providers   *openid.Providers
 	// ConsoleURL returns the origin under which browsers reach the server.
 	ConsoleURL func() string
 }

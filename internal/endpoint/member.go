@@ -34,6 +34,9 @@ func (s Services) memberRoutes() []row {
 		{httpapi.Route{Pattern: "GET /auth/providers", Auth: httpapi.Anonymous}, s.listProviders},
 		{httpapi.Route{Pattern: "POST /auth/link", Auth: httpapi.Anonymous, Body: httpapi.JSON, NoCORS: true}, s.redeemLink},
 		{httpapi.Route{Pattern: "POST /auth/sign-out", Auth: httpapi.Anonymous, NoCORS: true}, s.signOut},
+		{httpapi.Route{Pattern: "GET /auth/{provider}/start", Auth: httpapi.Anonymous, NoCORS: true}, s.startSignIn},
+		{httpapi.Route{Pattern: "GET /auth/{provider}/callback", Auth: httpapi.Anonymous, NoCORS: true}, s.finishSignIn},
+		{httpapi.Route{Pattern: "POST /auth/{provider}/logout-token", Auth: httpapi.Anonymous, Body: httpapi.Raw, NoCORS: true}, s.providerLogout},
 
 		{httpapi.Route{Pattern: "POST /tokens/{id}/reveal", Auth: httpapi.APIKey, Permission: access.TokenRead, Body: httpapi.JSON}, s.revealToken},
 	}
@@ -197,10 +200,6 @@ func (s Services) revealToken(r *http.Request, c access.Caller, _ *idempotency.A
 		return nil, err
 	}
 	return respond(http.StatusOK, raw(t.Object()))
-}
-
-func (s Services) listProviders(_ *http.Request, _ access.Caller, _ *idempotency.Attempt) (*response.Response, error) {
-	return respond(http.StatusOK, api.SignInProviders{Providers: []api.SignInProvider{}, Links: true})
 }
 
 // redeemLink signs the member of a link in: the answer sets the cookie.

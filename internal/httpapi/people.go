@@ -172,7 +172,7 @@ func SetSignInCookie(w http.ResponseWriter, r *http.Request, value secret.Text, 
 		return
 	}
 	people := x.handler.options.People
-	c := &http.Cookie{
+	c := &http.Cookie{ //nolint:gosec // Secure is false over plain http on loopback only, where browsers would drop the cookie
 		Name: people.cookieName(), Value: value.Reveal(), Path: "/", MaxAge: int(life.Seconds()),
 		HttpOnly: true, Secure: people.Secure, SameSite: http.SameSiteStrictMode,
 	}
@@ -180,4 +180,55 @@ func SetSignInCookie(w http.ResponseWriter, r *http.Request, value secret.Text, 
 		c.MaxAge = -1
 	}
 	http.SetCookie(w, c)
+}
+
+// RequireSafeConnection returns nil on a connection on which people may sign in,
+// whatever page the request comes from: a provider sends browsers back.
+func RequireSafeConnection(r *http.Request) error {
+	x := exchangeOf(r.Context())
+	if x == nil {
+		return errNoExchange
+	}
+	if !x.handler.options.People.Secure && !isLoopback(r.Host) {
+		return errPlainHTTP
+	}
+	return nil
+}
+
+// flowLife is how long a sign-in with a provider may take.
+const flowLife = 10 * time.Minute
+
+func (p People) flowName() string { return p.cookieName() + "-flow" }
+
+// SetFlowCookie sets the cookie of a sign-in with a provider that is under way;
+// the zero Text removes it. Browsers send it when the provider sends them back,
+// so it is not SameSite=Strict; it opens nothing by itself.
+func SetFlowCookie(w http.ResponseWriter, r *http.Request, value secret.Text) {
+	x := exchangeOf(r.Context())
+	if x == nil {
+		return
+	}
+	people := x.handler.options.People
+	c := &http.Cookie{ //nolint:gosec // Secure is false over plain http on loopback only, where browsers would drop the cookie
+		Name: people.flowName(), Value: value.Reveal(), Path: "/", MaxAge: int(flowLife.Seconds()),
+		HttpOnly: true, Secure: people.Secure, SameSite: http.SameSiteLaxMode,
+	}
+	if value.IsZero() {
+		c.MaxAge = -1
+	}
+	http.SetCookie(w, c)
+}
+
+// FlowCookie returns the cookie of a sign-in with a provider; the zero Text when
+// there is none, or more than one.
+func FlowCookie(r *http.Request) secret.Text {
+	x := exchangeOf(r.Context())
+	if x == nil {
+		return secret.Text{}
+	}
+	found := r.CookiesNamed(x.handler.options.People.flowName())
+	if len(found) != 1 {
+		return secret.Text{}
+	}
+	return secret.NewText(found[0].Value)
 }

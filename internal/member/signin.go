@@ -567,8 +567,10 @@ func (s *Service) Redeem(ctx context.Context, o access.Origin, code secret.Text)
 	id, refused := idOf(keys, code, store.ParcelLink), error(nil)
 	err = s.store.Update(ctx, keys.Tenant(), func(tx store.Tx) error {
 		refused = nil // a transaction may run again
-		if err := live(ctx, tx); err != nil {
+		if err := live(ctx, tx); errors.Is(err, errNoTenant) {
 			return errLink
+		} else if err != nil {
+			return err
 		}
 		p, err := tx.Parcel(ctx, store.ParcelLink, id)
 		if errors.Is(err, store.ErrNotFound) || err == nil && p.ExpiresAt <= store.At(s.now()) {
@@ -628,4 +630,121 @@ func openLink(keys *keyring.Keys, p store.Parcel) (x sealedLink, err error) {
 		return sealedLink{}, errors.New("decode a link")
 	}
 	return x, nil
+}
+
+// Identity is a person whom a provider has authenticated.
+type Identity struct {
+	Provider, Subject, SID string
+	Email, Name            string
+	Role                   string // for a person who is not a member yet; "" for none
+}
+
+// SignIn signs a person in whom a provider has authenticated. A member is known
+// by its email and, from the first time on, by the provider's subject: an email
+// that went to somebody else opens nothing. Who is not a member becomes one when
+// the operator has mapped the person to a role.
+func (s *Service) SignIn(ctx context.Context, tenant string, o access.Origin, who Identity) (out SignedIn, err error) {
+	email, ok := NormalizeEmail(who.Email)
+	if !ok || tenant == "" {
+		return out, errUnmapped
+	}
+	keys, err := s.keysOf(ctx, tenant)
+	if errors.Is(err, errNoTenant) {
+		return out, errUnmapped
+	}
+	if err != nil {
+		return out, err
+	}
+	var refused error
+	err = s.update(ctx, tenant, func(tx store.Tx) error {
+		refused = nil // a transaction may run again
+		r, m, err := byEmail(ctx, tx, keys, email)
+		if errors.Is(err, errNoMember) {
+			r, m, err = s.join(ctx, tx, keys, o, email, who)
+		}
+		if err != nil {
+			return err
+		}
+		another := m.Provider == who.Provider && m.Subject != "" && m.Subject != who.Subject
+		if !m.active() || another {
+			refused = errDisabled
+			if another {
+				refused = errUnmapped
+			}
+			return s.refuse(ctx, tx, tenant, o, r.ID, m)
+		}
+		m.Provider, m.Subject = who.Provider, who.Subject
+		out, err = s.enter(ctx, tx, keys, o, r, m, sealedSignIn{Provider: who.Provider, Subject: who.Subject, SID: who.SID})
+		return err
+	})
+	if err == nil {
+		err = refused
+	}
+	if err != nil {
+		return SignedIn{}, err
+	}
+	return out, nil
+}
+
+// join makes a member of a person whom the operator has mapped to a role.
+func (s *Service) join(ctx context.Context, tx store.Tx, keys *keyring.Keys, o access.Origin, email string, who Identity) (r store.Definition, m sealedMember, err error) {
+	if who.Role == "" {
+		return r, m, errUnmapped
+	}
+	if _, err := roleOf(ctx, tx, keys, who.Role); err != nil {
+		if errors.Is(err, errNoRole) {
+			err = errUnmapped
+		}
+		return r, m, err
+	}
+	var f fault.Fields
+	if checkName(&f, who.Name); f.Err() != nil {
+		who.Name = email
+	}
+	r = store.Definition{Kind: store.DefinitionMember, ID: access.NewID(), CreatedAt: store.At(s.now()), Version: 1}
+	m = sealedMember{Email: email, Name: who.Name, Role: who.Role, State: Active}
+	if err := insert(ctx, tx, keys, &r, m); err != nil {
+		return r, m, err
+	}
+	return r, m, tx.AppendLog(ctx, audit.EntryBy(access.NewSystem(keys.Tenant()).WithOrigin(o), s.now(), audit.Member, r.ID, audit.Create, "sign-in"))
+}
+
+// EndFromProvider ends the sign-ins of a session, or of a person, that a
+// provider says has ended. Nothing to end is no fault.
+func (s *Service) EndFromProvider(ctx context.Context, tenant string, o access.Origin, provider, subject, sid string) error {
+	keys, err := s.keysOf(ctx, tenant)
+	if errors.Is(err, errNoTenant) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	c := access.NewSystem(tenant).WithOrigin(o)
+	return s.update(ctx, tenant, func(tx store.Tx) error {
+		return each(ctx, tx, keys, func(r store.Definition, m sealedMember) error {
+			if m.Provider != provider || subject != "" && m.Subject != subject {
+				return nil
+			}
+			list, err := tx.Parcels(ctx, store.ParcelFilter{Kind: store.ParcelSignIn, Group: r.ID}, store.Page{Limit: 2 * maxSignIns})
+			if err != nil {
+				return fmt.Errorf("list sign-ins: %w", err)
+			}
+			for _, p := range list {
+				x, err := openSignIn(keys, p)
+				if err != nil {
+					return err
+				}
+				if x.Provider != provider || sid != "" && x.SID != sid || subject != "" && x.Subject != subject {
+					continue
+				}
+				if err := tx.DeleteParcel(ctx, store.ParcelSignIn, p.ID); err != nil {
+					return fmt.Errorf("delete sign-in: %w", err)
+				}
+				if err := tx.AppendLog(ctx, audit.EntryThat(c, s.now(), audit.Member, r.ID, audit.Use, "signed out by the provider")); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/keyring/providers"
 	"github.com/tokenkeep/tokenkeep/internal/limit"
 	"github.com/tokenkeep/tokenkeep/internal/member"
+	"github.com/tokenkeep/tokenkeep/internal/openid"
 	"github.com/tokenkeep/tokenkeep/internal/proxy"
 	"github.com/tokenkeep/tokenkeep/internal/reactor"
 	"github.com/tokenkeep/tokenkeep/internal/sandbox"
@@ -43,6 +44,7 @@ type services struct {
 	reactors  *reactor.Service
 	proxies   *proxy.Service
 	members   *member.Service
+	openID    *openid.Providers
 }
 
 // connect opens the keys and puts the services on the store.
@@ -72,6 +74,13 @@ func (s *Server) connect(ctx context.Context) (err error) {
 		_, err := s.sealer.SealTenant(ctx, tenant)
 		return err
 	})
+	var providers []openid.Settings
+	if s.config.SignInProvidersFile != "" {
+		if providers, err = openid.Load(s.config.SignInProvidersFile); err != nil {
+			return err
+		}
+	}
+	s.openID = openid.New(providers, s.now)
 	s.members = member.New(s.store, s.ring, s.now, s.config.Environment)
 	s.tokens = token.New(s.store, s.ring, token.Options{
 		Now: s.now, Metrics: s.registry, MaxBody: int(s.config.MaxBody), Limits: s.limits, Expressions: expression.Limits{
@@ -86,7 +95,7 @@ func (s *Server) connect(ctx context.Context) (err error) {
 func (s *Server) endpoints() endpoint.Services {
 	return endpoint.Services{
 		Directory: s.directory, Audit: s.audit, Tokens: s.tokens, Idempotency: s.answers, Reactors: s.reactors, Proxies: s.proxies,
-		Members: s.members, ConsoleURL: s.consoleURL,
+		Members: s.members, Providers: s.openID, ConsoleURL: s.consoleURL,
 	}
 }
 

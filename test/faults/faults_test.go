@@ -133,7 +133,8 @@ var table = map[string]row{
 
 // keyless rows are for the operator's tools, for whoever reads about the API, and for browsers.
 var keyless = []string{"GET /", "GET /console/{rest...}", "GET /healthz", "GET /readyz", "GET /metrics", "GET /openapi.json", "GET /openapi.yaml", "GET /docs", "GET /docs/{file}",
-	"GET /elements/v1/{file}", "GET /elements/v1/{key}/{kind}", "GET /auth/providers", "POST /auth/sign-out"}
+	"GET /elements/v1/{file}", "GET /elements/v1/{key}/{kind}", "GET /auth/providers", "POST /auth/sign-out",
+	"GET /auth/{provider}/start", "GET /auth/{provider}/callback", "POST /auth/{provider}/logout-token"}
 
 // world is a server behind a failing store.
 type world struct {

@@ -115,6 +115,7 @@ var open = map[string]int{
 	"GET /healthz": 200, "GET /readyz": 200, "GET /metrics": 200,
 	"GET /openapi.json": 200, "GET /openapi.yaml": 200, "GET /docs": 200, "GET /docs/{file}": 404,
 	"GET /auth/providers": 200, "POST /auth/sign-out": 204,
+	"GET /auth/{provider}/start": 404, "GET /auth/{provider}/callback": 404, "POST /auth/{provider}/logout-token": 400,
 }
 
 // elsewhere are rows that say themselves who may call, with the test of that.
@@ -458,7 +459,7 @@ func startWithStore(t *testing.T, o keeptest.Options) (k *keeptest.Server, s sto
 func (s *square) logged(caller string, refused keeptest.Answer, target, id string) {
 	s.t.Helper()
 	kinds := map[string]string{
-		"/tokens/{id}": "token", "/applications/{id}": "application", "/sessions/{id}": "session", "/reactors/{id}": "reactor", "/proxies/{id}": "proxy",
+		"/tokens/{id}": "token", "/applications/{id}": "application", "/sessions/{id}": "session", "/reactors/{id}": "reactor", "/proxies/{id}": "proxy", "/members/{id}": "member",
 	}
 	_, path, _ := strings.Cut(s.route.Pattern, " ")
 	want := "*"

@@ -8,6 +8,10 @@ import (
 	"github.com/tokenkeep/tokenkeep/client"
 )
 
+// needProvider are the rows that an identity provider takes part in; test/people
+// has one.
+var needProvider = []string{"GET /auth/{provider}/start", "GET /auth/{provider}/callback", "POST /auth/{provider}/logout-token"}
+
 // walkMembers adds members and roles, and signs one in.
 func (v *vault) walkMembers(t *testing.T, c, shop *client.Client) {
 	t.Helper()

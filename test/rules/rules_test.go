@@ -34,7 +34,7 @@ var mayImport = map[string][]string{
 
 	"internal/keeptest": {"api", "internal/admin", "internal/config", "internal/httpapi", "internal/keyring/localkms", "internal/sandbox", "internal/server", "internal/store", "internal/store/postgres/pgtest", "test/openapitest"},
 	"internal/server": {"api", "internal/access", "internal/admin", "internal/admission", "internal/apidoc", "internal/audit", "internal/backup", "internal/clock", "internal/config", "internal/console", "internal/directory", "internal/egress", "internal/elements", "internal/endpoint", "internal/expression",
-		"internal/fault", "internal/folder", "internal/httpapi", "internal/idempotency", "internal/jobs", "internal/jsonvalue", "internal/keyring", "internal/keyring/localkms", "internal/keyring/providers", "internal/limit", "internal/member", "internal/proxy", "internal/reactor", "internal/sandbox",
+		"internal/fault", "internal/folder", "internal/httpapi", "internal/idempotency", "internal/jobs", "internal/jsonvalue", "internal/keyring", "internal/keyring/localkms", "internal/keyring/providers", "internal/limit", "internal/member", "internal/openid", "internal/proxy", "internal/reactor", "internal/sandbox",
 		"internal/script", "internal/secret", "internal/store",
 		"internal/store/postgres", "internal/store/sqlite", "internal/store/transfer", "internal/token"},
 	"internal/admin":    {"api", "internal/limit"},
@@ -47,7 +47,7 @@ var mayImport = map[string][]string{
 	"internal/console":  {"internal/access", "internal/fault", "internal/httpapi"},
 	"internal/elements": {"internal/access", "internal/fault", "internal/httpapi"},
 	"internal/endpoint": {"api", "internal/access", "internal/audit", "internal/date", "internal/directory", "internal/fault", "internal/httpapi",
-		"internal/definition", "internal/idempotency", "internal/jsonvalue", "internal/keyring", "internal/member", "internal/proxy", "internal/reactor", "internal/response", "internal/script", "internal/secret", "internal/store", "internal/token"},
+		"internal/definition", "internal/idempotency", "internal/jsonvalue", "internal/keyring", "internal/member", "internal/openid", "internal/proxy", "internal/reactor", "internal/response", "internal/script", "internal/secret", "internal/store", "internal/token"},
 	"internal/admission": {"internal/fault", "internal/limit"},
 	"internal/httpapi":   {"api", "internal/access", "internal/admission", "internal/date", "internal/fault", "internal/limit", "internal/luhn", "internal/response", "internal/secret"},
 	"internal/response":  {"internal/access"},
@@ -63,6 +63,7 @@ var mayImport = map[string][]string{
 	"internal/script":      {"api", "internal/access", "internal/fault", "internal/jsonvalue", "internal/sandbox"},
 	"internal/idempotency": {"internal/access", "internal/audit", "internal/base58", "internal/fault", "internal/keyring", "internal/response", "internal/store"},
 	"internal/directory":   {"internal/access", "internal/audit", "internal/fault", "internal/keyring", "internal/origin", "internal/secret", "internal/store"},
+	"internal/openid":      {"internal/fault", "internal/secret"},
 	"internal/member":      {"internal/access", "internal/audit", "internal/fault", "internal/keyring", "internal/luhn", "internal/secret", "internal/store"},
 	"internal/audit":       {"internal/access", "internal/fault", "internal/keyring", "internal/store"},
 
@@ -156,6 +157,7 @@ var mayReveal = map[string]string{
 	"internal/endpoint/reactor.go":          "writes a configuration for callers that may read it",
 	"internal/endpoint/proxy.go":            "writes the key of a proxy for callers that may read it",
 	"internal/endpoint/member.go":           "writes the code of a link into the one answer that shows it, and a token that a caller reveals",
+	"internal/openid/openid.go":             "derives what a provider is sent from the secret of a flow, and hands the client's secret to it",
 	"internal/httpapi/people.go":            "writes the secret of a session into its cookie",
 	"cmd/tokenkeep/token.go":                "asks a server to reveal a token, for a reason",
 	"internal/endpoint/token.go":            "writes what a caller may see of tokens",

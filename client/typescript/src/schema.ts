@@ -567,6 +567,84 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/auth/{provider}/start": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of an identity provider, from `GET /auth/providers`.
+                 * @example corporate
+                 */
+                provider: components["parameters"]["ProviderId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Sign in with an identity provider
+         * @description For browsers: sends the person to the provider, with PKCE, state and nonce. Pages of other origins cannot begin a sign-in (403 `cross_origin`).
+         */
+        get: operations["startSignIn"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/auth/{provider}/callback": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of an identity provider, from `GET /auth/providers`.
+                 * @example corporate
+                 */
+                provider: components["parameters"]["ProviderId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Come back from an identity provider
+         * @description For browsers, which the provider sends here. The answer sets the cookie of the session. A sign-in that this browser did not begin, or whose answer is not valid, is a 403 `sign_in_invalid`.
+         */
+        get: operations["finishSignIn"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/auth/{provider}/logout-token": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of an identity provider, from `GET /auth/providers`.
+                 * @example corporate
+                 */
+                provider: components["parameters"]["ProviderId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Take a back-channel logout of an identity provider
+         * @description For providers: ends the sessions that a logout token names. The body is a form with `logout_token`.
+         */
+        post: operations["providerLogout"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/access/explain": {
         parameters: {
             query?: never;
@@ -3055,6 +3133,11 @@ export interface components {
          */
         MemberId: string;
         /**
+         * @description The id of an identity provider, from `GET /auth/providers`.
+         * @example corporate
+         */
+        ProviderId: string;
+        /**
          * @description The role's name.
          * @example disputes
          */
@@ -4808,6 +4891,141 @@ export interface operations {
             204: components["responses"]["NoContent"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    startSignIn: {
+        parameters: {
+            query?: {
+                /** @description The path of the console page to come back to. Anything else than a path below `/console/` leads to its first page. */
+                return_to?: string;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The id of an identity provider, from `GET /auth/providers`.
+                 * @example corporate
+                 */
+                provider: components["parameters"]["ProviderId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The browser goes to the provider. */
+            303: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    /**
+                     * @description Where the browser goes.
+                     * @example https://login.example/authorize?client_id=tokenkeep
+                     */
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    finishSignIn: {
+        parameters: {
+            query?: {
+                /** @description As the sign-in was begun with. */
+                state?: string;
+                /** @description The code of the provider. */
+                code?: string;
+                /** @description Why the provider did not sign the person in. */
+                error?: string;
+                /** @description The issuer. */
+                iss?: string;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The id of an identity provider, from `GET /auth/providers`.
+                 * @example corporate
+                 */
+                provider: components["parameters"]["ProviderId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The person is signed in, and the browser goes to the console. */
+            303: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    /**
+                     * @description Where the browser goes.
+                     * @example /console/
+                     */
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+            default: components["responses"]["Other"];
+        };
+    };
+    providerLogout: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of an identity provider, from `GET /auth/providers`.
+                 * @example corporate
+                 */
+                provider: components["parameters"]["ProviderId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "logout_token": "EXAMPLE"
+                 *     }
+                 */
+                "*/*": {
+                    logout_token: string;
+                };
+            };
+        };
+        responses: {
+            /** @description The sessions have ended. */
+            200: {
+                headers: {
+                    "SVC-TRACE-ID": components["headers"]["TraceId"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
