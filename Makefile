@@ -20,7 +20,7 @@ help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 .PHONY: build
-build: runtime elements pkcs11 ## Build bin/tokenkeep with the card fields, and bin/runtime for the code of tenants
+build: runtime elements console pkcs11 ## Build bin/tokenkeep with the card fields and the console, and bin/runtime for the code of tenants
 	go build -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION)" -o bin/tokenkeep ./cmd/tokenkeep
 
 # The program that loads PKCS#11 modules. It is optional, and the only one that needs a C compiler.
@@ -59,6 +59,13 @@ elements:
 	@command -v npm >/dev/null || { echo "Install npm with Node.js 18 or newer (Debian: npm): it fetches what bundles the card fields."; exit 1; }
 	@node web/elements/build.mjs
 
+# The console, which the server embeds. Only a change of the lock file needs the network.
+.PHONY: console
+console:
+	@command -v npm >/dev/null || { echo "Install npm with Node.js 20.19 or newer (Debian: npm): it fetches what builds the console."; exit 1; }
+	@if node -e 'const [a, b] = process.versions.node.split(".").map(Number); process.exit(a > 20 || (a === 20 && b >= 19) ? 0 : 1)'; then node web/console/build.mjs; \
+	else echo "Node.js 20.19 or newer builds the console. This is $$(node --version), so bin/tokenkeep is without it."; fi
+
 .PHONY: runtime-test
 runtime-test: runtime ## Run the tests of what reactor code finds, on Node 16 and on your Node
 	KEEPTEST_RUNTIME=required KEEPTEST_ROUNDS=few go test ./test/runtime
@@ -81,7 +88,7 @@ check: ## Run the tests in their large size, which takes up to 45 minutes
 # waits for the network; apt has a lock.
 .PHONY: tools
 tools: postgres chromium compiler
-	@$(MAKE) --no-print-directory -j 4 --output-sync=target $(LINT) runtime elements packages elements-tools webhooks compat tsclient pictures apidoc
+	@$(MAKE) --no-print-directory -j 4 --output-sync=target $(LINT) runtime elements console packages elements-tools console-tools webhooks compat tsclient pictures apidoc
 
 .PHONY: tidy
 tidy: ## Check the format of the code, and the modules
@@ -173,6 +180,13 @@ elements-tools: test/elements/node_modules/.package-lock.json
 test/elements/node_modules/.package-lock.json: test/elements/package-lock.json
 	cd test/elements && npm ci --ignore-scripts --no-audit --no-fund && touch node_modules/.package-lock.json
 
+# What opens the console in a browser. Only a change of the lock file needs the network.
+.PHONY: console-tools
+console-tools: test/console/node_modules/.package-lock.json
+
+test/console/node_modules/.package-lock.json: test/console/package-lock.json
+	cd test/console && npm ci --ignore-scripts --no-audit --no-fund && touch node_modules/.package-lock.json
+
 .PHONY: spec-lint
 spec-lint: apidoc ## Lint api/openapi.yaml
 	cd test/apidoc && node_modules/.bin/spectral lint --quiet --fail-severity hint --ruleset spectral.yaml ../../api/openapi.yaml
@@ -197,8 +211,8 @@ firefox:
 # the tests already. A test has no time limit of its own: only the stage has one. The linker is a quarter faster when it
 # collects less garbage.
 GOTEST := go test -vet=off -p 6 -toolexec 'env GOGC=400'
-REQUIRED := KEEPTEST_POSTGRES=required KEEPTEST_RUNTIME=required KEEPTEST_BROWSER=required KEEPTEST_ELEMENTS=required
-TESTED := runtime elements packages elements-tools postgres chromium webhooks compat tsclient pictures apidoc
+REQUIRED := KEEPTEST_POSTGRES=required KEEPTEST_RUNTIME=required KEEPTEST_BROWSER=required KEEPTEST_ELEMENTS=required KEEPTEST_CONSOLE=required
+TESTED := runtime elements console packages elements-tools console-tools postgres chromium webhooks compat tsclient pictures apidoc
 
 # The packages that decide who sees what, and those that hold the keys, have no statement that no test of theirs reaches.
 COVERED := $(addprefix ./internal/,secret access keyring)
@@ -343,4 +357,4 @@ bench-peers: ## Measure beside other systems, each named by its URL: see docs/be
 .PHONY: clean
 clean: ## Remove what was built
 	rm -rf bin coverage.out client/typescript/dist
-	find internal/elements/dist -type f ! -name README.md -delete
+	find internal/elements/dist internal/console/dist -type f ! -name README.md -delete

@@ -252,6 +252,8 @@ var lists = map[string]func(context.Context, *client.Client) error{
 // left has the operations that no method is for.
 var left = map[string]string{
 	"getMetrics":            "for Prometheus, in its own form",
+	"getRoot":               "for browsers",
+	"getConsole":            "for browsers",
 	"getDocs":               "a page for people",
 	"getDocsFile":           "a page for people",
 	"getElementsFile":       "for browsers",

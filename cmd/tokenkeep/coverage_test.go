@@ -60,6 +60,8 @@ var covered = map[string]string{
 // uncovered has the operations that no command is for, and why.
 var uncovered = map[string]string{
 	"getMetrics":            "for Prometheus, in its own form",
+	"getRoot":               "for browsers",
+	"getConsole":            "for browsers",
 	"getDocs":               "a page for people",
 	"getDocsFile":           "a page for people",
 	"getElementsFile":       "for browsers",

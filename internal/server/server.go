@@ -29,6 +29,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/internal/admission"
 	"github.com/tokenkeep/tokenkeep/internal/apidoc"
 	"github.com/tokenkeep/tokenkeep/internal/config"
+	"github.com/tokenkeep/tokenkeep/internal/console"
 	"github.com/tokenkeep/tokenkeep/internal/elements"
 	"github.com/tokenkeep/tokenkeep/internal/endpoint"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
@@ -202,6 +203,7 @@ func (s *Server) routes() ([]httpapi.Route, error) {
 	}
 	rows = append(rows, fields...)
 	rows = append(rows, apidoc.Routes(apidoc.Options{HeaderPrefix: s.config.HeaderPrefix, Release: s.options.Version, Page: s.config.APIPage})...)
+	rows = append(rows, console.Routes(s.config.ElementsPublicURL)...)
 	rows = append(rows, s.options.Routes...)
 	if s.config.MetricsAddr == "" {
 		rows = append(rows, s.metricsRoute())

@@ -176,7 +176,7 @@ func fieldPage() int {
 }
 
 // keyless rows are for the operator's tools, for whoever reads about the API, and for browsers.
-var keyless = []string{"GET /healthz", "GET /readyz", "GET /metrics", "GET /openapi.json", "GET /openapi.yaml", "GET /docs", "GET /docs/{file}",
+var keyless = []string{"GET /", "GET /console/{rest...}", "GET /healthz", "GET /readyz", "GET /metrics", "GET /openapi.json", "GET /openapi.yaml", "GET /docs", "GET /docs/{file}",
 	"GET /elements", "GET /elements/v1/{file}", "GET /auth/providers", "POST /auth/sign-out",
 	"GET /auth/{provider}/start", "GET /auth/{provider}/callback", "POST /auth/{provider}/logout-token"}
 

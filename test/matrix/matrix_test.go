@@ -153,6 +153,8 @@ var open = map[string]int{
 
 // elsewhere are rows that say themselves who may call, with the test of that.
 var elsewhere = map[string]string{
+	"GET /":                         "internal/console, TestBrowsersAreLedToTheConsole",
+	"GET /console/{rest...}":        "internal/console, TestThePageIsOnlyForItself",
 	"* /proxy/{rest...}":            "test/proxy, TestWhoMayCallAProxy",
 	"GET /exports/{id}":             "test/moving, TestWhoMayFetchAnExport",
 	"GET /exports/{id}/content":     "test/moving, TestWhoMayFetchAnExport",

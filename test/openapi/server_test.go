@@ -16,6 +16,7 @@ import (
 	"github.com/tokenkeep/tokenkeep/client"
 	"github.com/tokenkeep/tokenkeep/internal/access"
 	"github.com/tokenkeep/tokenkeep/internal/audit"
+	"github.com/tokenkeep/tokenkeep/internal/console"
 	"github.com/tokenkeep/tokenkeep/internal/directory"
 	"github.com/tokenkeep/tokenkeep/internal/elements"
 	"github.com/tokenkeep/tokenkeep/internal/httpapi"
@@ -174,8 +175,11 @@ func TestTheDocumentListsWhatTheServerKnows(t *testing.T) {
 // described is the pattern under which the document has a row. A document has
 // no word for every method and every path.
 func described(pattern string) string {
-	if pattern == "* /proxy/{rest...}" {
+	switch pattern {
+	case "* /proxy/{rest...}":
 		return "POST /proxy/{rest}"
+	case "GET /console/{rest...}":
+		return "GET /console/{rest}"
 	}
 	return pattern
 }
@@ -200,6 +204,11 @@ func TestEveryOperationAnswersAsDescribed(t *testing.T) {
 		}
 	}
 	skipped := append(slices.Clone(needCode), needProvider...)
+	v.walkConsole(t)
+	if !console.Built() {
+		t.Log("the console is not built: 'make console' builds it")
+		skipped = append(skipped, "GET /console/{rest...}")
+	}
 	if elements.Built() {
 		v.walkElements(t)
 	} else {
@@ -215,6 +224,26 @@ func TestEveryOperationAnswersAsDescribed(t *testing.T) {
 	for _, r := range v.Routes() {
 		if !slices.Contains(skipped, r.Pattern) && !slices.ContainsFunc(v.watch.Seen(described(r.Pattern)), func(status int) bool { return status < 300 }) {
 			t.Errorf("the walk saw no success of %s: statuses %v", r.Pattern, v.watch.Seen(described(r.Pattern)))
+		}
+	}
+}
+
+// walkConsole opens the pages that lead to the console as a browser does.
+func (v *vault) walkConsole(t *testing.T) {
+	t.Helper()
+	page := http.StatusOK
+	if !console.Built() {
+		page = http.StatusServiceUnavailable
+	}
+	for _, c := range []struct {
+		path, accept string
+		want         int
+	}{
+		{"/", "text/html,*/*", http.StatusOK}, {"/", "*/*", http.StatusNotFound},
+		{"/console", "text/html", page}, {"/console/", "text/html", page}, {"/console/tokens/a", "text/html", page},
+	} {
+		if got := v.send(t, "GET", c.path, "", "Accept", c.accept); got != c.want {
+			t.Errorf("GET %s for %s → %d, want %d", c.path, c.accept, got, c.want)
 		}
 	}
 }

@@ -140,7 +140,9 @@ func newDocument(text []byte, prefix string) (*Document, error) {
 		}),
 	}
 	for _, o := range d.Operations() {
-		d.mux.Handle(o.Pattern, http.NotFoundHandler())
+		if o.Pattern != root { // a mux would take it for every path
+			d.mux.Handle(o.Pattern, http.NotFoundHandler())
+		}
 	}
 	return d, nil
 }
@@ -332,12 +334,24 @@ func (d *Document) Properties(schema string) map[string]any {
 // every method and every path.
 const proxied = "POST /proxy/{rest}"
 
+// The patterns of the page that leads to the console, and of the console, whose
+// paths are of any depth.
+const (
+	root    = "GET /"
+	console = "GET /console/{rest}"
+)
+
 // Pattern returns the pattern of the operation that a request asks for; "" when
 // there is none.
 func (d *Document) Pattern(r *http.Request) string {
 	at := r.URL.Path
 	if at == "/proxy" || strings.HasPrefix(at, "/proxy/") {
 		return proxied
+	}
+	if isRead := r.Method == http.MethodGet || r.Method == http.MethodHead; isRead && at == "/" {
+		return root
+	} else if isRead && (at == "/console" || strings.HasPrefix(at, "/console/")) {
+		return console
 	}
 	// The service takes one slash at the end, and tidies up nothing else.
 	trimmed := strings.TrimSuffix(at, "/")
@@ -370,8 +384,9 @@ func options(r *http.Request) *openapi3filter.Options {
 // CheckRequest holds a request that the server took against the document.
 func (d *Document) CheckRequest(r *http.Request, sent []byte, resp *http.Response) error {
 	pattern := d.Pattern(r)
-	// A kept answer is given out whatever the request is.
-	if pattern == "" || resp.StatusCode >= 400 || resp.Header.Get(d.replayed) != "" {
+	// A kept answer is given out whatever the request is, and the console has no
+	// path that a parameter of the document could be.
+	if pattern == "" || pattern == console || resp.StatusCode >= 400 || resp.Header.Get(d.replayed) != "" {
 		return nil
 	}
 	if r.Method != http.MethodPatch {

@@ -33,7 +33,7 @@ var mayImport = map[string][]string{
 	"cmd/tokenkeep-pkcs11": {"internal/keyring/pkcs11/wire"},
 
 	"internal/keeptest": {"api", "internal/admin", "internal/config", "internal/httpapi", "internal/keyring/localkms", "internal/sandbox", "internal/server", "internal/store", "internal/store/postgres/pgtest", "test/openapitest"},
-	"internal/server": {"api", "internal/access", "internal/admin", "internal/admission", "internal/apidoc", "internal/audit", "internal/backup", "internal/clock", "internal/config", "internal/directory", "internal/egress", "internal/elements", "internal/endpoint", "internal/event", "internal/exporting", "internal/expression",
+	"internal/server": {"api", "internal/access", "internal/admin", "internal/admission", "internal/apidoc", "internal/audit", "internal/backup", "internal/clock", "internal/config", "internal/console", "internal/directory", "internal/egress", "internal/elements", "internal/endpoint", "internal/event", "internal/exporting", "internal/expression",
 		"internal/fault", "internal/folder", "internal/httpapi", "internal/idempotency", "internal/importing", "internal/jobs", "internal/jsonvalue", "internal/keyring", "internal/keyring/localkms", "internal/keyring/providers", "internal/limit", "internal/member", "internal/openid", "internal/processor", "internal/proxy", "internal/reactor", "internal/report", "internal/sandbox",
 		"internal/script", "internal/secret", "internal/store",
 		"internal/store/postgres", "internal/store/sqlite", "internal/store/transfer", "internal/token", "internal/webhook"},
@@ -44,6 +44,7 @@ var mayImport = map[string][]string{
 	"internal/doctor":   {"internal/admin", "internal/config", "internal/limit"},
 	"internal/limit":    {},
 	"internal/config":   {"internal/origin", "internal/secret"},
+	"internal/console":  {"internal/access", "internal/fault", "internal/httpapi"},
 	"internal/elements": {"internal/access", "internal/fault", "internal/httpapi"},
 	"internal/endpoint": {"api", "internal/access", "internal/audit", "internal/date", "internal/directory", "internal/fault", "internal/httpapi",
 		"internal/definition", "internal/event", "internal/exporting", "internal/idempotency", "internal/importing", "internal/jsonvalue", "internal/keyring", "internal/member", "internal/openid", "internal/limit", "internal/proxy", "internal/reactor", "internal/report", "internal/response", "internal/script", "internal/secret", "internal/store", "internal/token", "internal/webhook"},

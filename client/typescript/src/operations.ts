@@ -2,7 +2,7 @@ import type { operations } from './schema.js';
 
 /** The name of an operation of the API. */
 /** What the document says of itself, and the page for people, are no calls of a program. */
-type NoCall = 'getSelf' | 'listSignInProviders' | 'redeemLink' | 'signOut' | 'startSignIn' | 'finishSignIn' | 'providerLogout' | 'getDocs' | 'getDocsFile' | 'getElementsFile' | 'getElementsPage' | 'getElementsPlayground' | 'getOpenAPI' | 'getOpenAPIYAML';
+type NoCall = 'getRoot' | 'getConsole' | 'getSelf' | 'listSignInProviders' | 'redeemLink' | 'signOut' | 'startSignIn' | 'finishSignIn' | 'providerLogout' | 'getDocs' | 'getDocsFile' | 'getElementsFile' | 'getElementsPage' | 'getElementsPlayground' | 'getOpenAPI' | 'getOpenAPIYAML';
 
 export type OperationId = Exclude<keyof operations, NoCall>;
 
