@@ -256,6 +256,18 @@ func (s *Service[T]) mayDefine(ctx context.Context, tx store.Tx, keys *keyring.K
 	return directory.RequireToPoint(ctx, tx, keys, c, p, d.ApplicationID)
 }
 
+// RequireToRun returns nil when the caller may have code act as a draft says
+// that is not stored: the question that a definition is stored by.
+func (s *Service[T]) RequireToRun(ctx context.Context, c access.Caller, d Draft) error {
+	keys, err := s.keysOf(ctx, c.Tenant())
+	if err != nil {
+		return err
+	}
+	return s.store.View(ctx, c.Tenant(), func(tx store.Tx) error {
+		return s.mayDefine(ctx, tx, keys, c, s.kind.Update, d)
+	})
+}
+
 // reactors are the ids of those that a draft names, each once, in order.
 func (d Draft) reactors() []string {
 	return slices.Compact(slices.Sorted(maps.Values(d.Reactors)))

@@ -72,7 +72,8 @@ func mayChoose(c access.Caller, before store.Tenant, next Settings) error {
 	if err != nil {
 		return err
 	}
-	wider := next.widening.and(was.widening) != next.widening || was.DisableAnonymousDetokenization && !next.DisableAnonymousDetokenization
+	wider := next.widening.and(was.widening) != next.widening || was.DisableAnonymousDetokenization && !next.DisableAnonymousDetokenization ||
+		was.ExportApproval && !next.ExportApproval
 	if !wider {
 		return nil
 	}

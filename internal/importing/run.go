@@ -143,7 +143,7 @@ func (r *run) note(ctx context.Context, tx store.Tx, lines []line, results []Res
 	first := lines[0].number
 	b := batch{Previous: r.last, Results: make([]storedResult, len(results))}
 	for i, res := range results {
-		b.Results[i] = storedResult{res.Line, res.Status, res.ID, res.Refusal}
+		b.Results[i] = storedResult(res)
 	}
 	if err := r.put(ctx, tx, r.batchID(first), 0, b); err != nil {
 		return err
@@ -195,7 +195,7 @@ func (r *run) replay(ctx context.Context, c access.Caller, from, to int64) ([]Re
 		}
 		for _, res := range b.Results {
 			if res.Line >= from && res.Line <= to {
-				out = append(out, Result{res.Line, res.Status, res.ID, res.Refusal})
+				out = append(out, Result(res))
 			}
 		}
 	}

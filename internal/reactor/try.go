@@ -53,6 +53,9 @@ func (s *Service) Try(ctx context.Context, c access.Caller, in jsonvalue.Value) 
 	if err != nil {
 		return t, err
 	}
+	if err := s.definitions.RequireToRun(ctx, c, d); err != nil {
+		return t, err
+	}
 	r := ready{reactor: Reactor{definition.Definition{ID: access.NewID(), TenantID: c.Tenant(), Version: 1, ApplicationID: d.ApplicationID, Contents: d.Contents}}}
 	if err := s.fill(ctx, c, &r, args); err != nil {
 		return t, err

@@ -184,7 +184,7 @@ func TestEachPageInABrowser(t *testing.T) {
 		if *update {
 			picture, err := os.ReadFile(filepath.Join(v.Shots, from+".png"))
 			if err == nil {
-				err = os.WriteFile(file, picture, 0o644) //nolint:gosec // a picture of the documentation
+				err = os.WriteFile(file, picture, 0o644)
 			}
 			if err != nil {
 				t.Error(err)

@@ -87,12 +87,10 @@ func (w *world) fill(n int) (ids []string) {
 	for i := range n {
 		lines = append(lines, `{"type":"token","data":{"n":`+strconv.Itoa(i%10)+`.50},"containers":["/a/`+strconv.Itoa(i%3)+`/"],"metadata":{"order":"`+strconv.Itoa(i)+`"}}`)
 	}
-	for _, line := range []string{
+	lines = append(lines,
 		`{"type":"card","id":"{{ data.number | alias_card }}","data":{"number":"4242424242424242","expiration_month":12,"expiration_year":2030}}`,
 		`{"type":"token","data":"masked-own","mask":"{{ data | slice: 0, 2 }}","search_indexes":["{{ data }}"],"fingerprint_expression":"{{ data | slice: 0, 6 }}","expires_at":"2099-01-02T03:04:05+02:00"}`,
-	} {
-		lines = append(lines, line)
-	}
+	)
 	for _, r := range w.send("maker", "", lines...) {
 		if r.Status == api.ImportCreated {
 			ids = append(ids, r.ID)

@@ -312,6 +312,11 @@ func TestAMemberGetsNoMoreThroughOthers(t *testing.T) {
 	harmless := f.Application(t, f.tenant, api.CreateApplication{Name: "logs", Type: "management", Permissions: []string{"log:read"}})
 	var reactor api.Reactor
 	f.byKey("POST", "/reactors", `{"name":"r","code":"1","configuration":{},"application_id":"`+powerful.ID+`"}`, 201).Into(t, 201, &reactor)
+	f.byKey("POST", "/roles", `{"name":"tester","description":"tries code","permissions":["reactor:read","reactor:update","token:use"]}`, 201)
+	tester := f.person("tester")
+	if got := f.As(t, tester, "POST", "/reactors/try", `{"code":"1","application_id":"`+powerful.ID+`"}`); !strings.Contains(got.Body, "exceeds_role") {
+		t.Errorf("a trial as an application that may do more than the member = %s, want exceeds_role", got)
+	}
 	for _, test := range []struct {
 		name, method, path, body string
 		as                       keeptest.Person
@@ -338,6 +343,8 @@ func TestAMemberGetsNoMoreThroughOthers(t *testing.T) {
 		{"code for an application that reveals", "POST", "/reactors", `{"name":"x","code":"1","configuration":{},"application_id":"` + powerful.ID + `"}`, developer, 403},
 		{"other code for such an application", "PATCH", "/reactors/" + reactor.ID, `{"code":"2"}`, developer, 403},
 		{"code for nobody", "POST", "/reactors", `{"name":"x","code":"1","configuration":{}}`, developer, 201},
+		{"a trial as an application that reveals", "POST", "/reactors/try", `{"code":"1","application_id":"` + powerful.ID + `"}`, tester, 403},
+		{"a restored version for such an application", "POST", "/reactors/" + reactor.ID + "/versions/1/restore", ``, developer, 403},
 		{"a proxy for an application that reveals", "POST", "/proxies", `{"name":"x","destination_url":"https://psp.example.com","application_id":"` + powerful.ID + `"}`, developer, 403},
 		{"a proxy that asks for no key", "POST", "/proxies", `{"name":"x","destination_url":"https://psp.example.com","require_auth":false}`, developer, 403},
 		{"a proxy that asks for a key", "POST", "/proxies", `{"name":"x","destination_url":"https://psp.example.com"}`, developer, 201},
@@ -346,6 +353,8 @@ func TestAMemberGetsNoMoreThroughOthers(t *testing.T) {
 		{"a setting that shows no more", "PUT", "/tenants/self", `{"name":"T","settings":{"disable_anonymous_detokenization":"true"}}`, admin, 200},
 		{"that setting taken back", "PUT", "/tenants/self", `{"name":"T","settings":{}}`, admin, 403},
 		{"that setting taken back by an owner", "PUT", "/tenants/self", `{"name":"T","settings":{}}`, f.owner, 200},
+		{"exports that take an approval", "PUT", "/tenants/self", `{"name":"T","settings":{"export_approval":"true"}}`, admin, 200},
+		{"exports that take none", "PUT", "/tenants/self", `{"name":"T","settings":{}}`, admin, 403},
 		{"a session of an application", "POST", "/sessions", ``, f.owner, 401},
 	} {
 		if got := f.As(t, test.as, test.method, test.path, test.body); got.Status != test.want {
