@@ -256,7 +256,7 @@ func TestRecordsOfTheReleaseBefore(t *testing.T) {
 		}
 		// Whether the body is that of the first request is not known.
 		w.stored(w.browser(app, "192.0.2.1"), sending(long, "one"), record)
-		if got, want := w.outcome(w.browser(app, "192.0.2.1"), sending(long, "one")), "conflict : "+gone; got != want {
+		if got, want := w.outcome(w.browser(app, "192.0.2.1"), sending(long, "one")), "conflict conflict: "+gone; got != want {
 			t.Errorf("a public application: %s, want %s", got, want)
 		}
 		if n := len(w.replays()); n != 1 {

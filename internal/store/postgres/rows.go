@@ -188,7 +188,7 @@ func insertEntries(entries []entryRow) step {
 		WITH appended AS (
 		  INSERT INTO log (tenant_id, ` + logColumns + `)
 		  SELECT $1, * FROM unnest($2::bigint[], $3::uuid[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[],
-		    $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[], $14::text[], $15::text[], $16::text[])
+		    $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[], $16::text[])
 		  RETURNING tenant_id, created_at, id)
 		INSERT INTO log_unsealed (tenant_id, created_at, id) SELECT tenant_id, created_at, id FROM appended`,
 		args: args}
