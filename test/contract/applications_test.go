@@ -13,7 +13,7 @@ import (
 const everyManagement = `["tenant:read","tenant:update","tenant:delete","application:create","application:read","application:update",` +
 	`"application:delete","session:read","session:delete","reactor:create","reactor:read","reactor:update","reactor:delete",` +
 	`"proxy:create","proxy:read","proxy:update","proxy:delete","log:read","report:read","event:read",` +
-	`"webhook:create","webhook:read","webhook:update","webhook:delete"]`
+	`"webhook:create","webhook:read","webhook:update","webhook:delete","member:create","member:read","member:update","member:delete"]`
 
 func TestAnApplicationsLife(t *testing.T) {
 	const (

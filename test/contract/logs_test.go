@@ -132,7 +132,7 @@ func TestRefusedAttemptsAreBounded(t *testing.T) {
 
 const entityTypes = `[{"display_name":"Application","value":"application"},{"display_name":"Bank","value":"bank"},{"display_name":"Card","value":"card"},` +
 	`{"display_name":"Card Number","value":"card_number"},{"display_name":"Employer ID Number","value":"employer_id_number"},{"display_name":"Event","value":"event"},{"display_name":"Key","value":"key"},` +
-	`{"display_name":"Log","value":"log"},{"display_name":"Proxy","value":"proxy"},{"display_name":"Reactor","value":"reactor"},{"display_name":"Session","value":"session"},` +
+	`{"display_name":"Log","value":"log"},{"display_name":"Member","value":"member"},{"display_name":"Proxy","value":"proxy"},{"display_name":"Reactor","value":"reactor"},{"display_name":"Role","value":"role"},{"display_name":"Session","value":"session"},` +
 	`{"display_name":"Social Security Number","value":"social_security_number"},{"display_name":"Tenant","value":"tenant"},{"display_name":"Token","value":"token"},` +
 	`{"display_name":"US Bank Account Number","value":"us_bank_account_number"},{"display_name":"US Bank Routing Number","value":"us_bank_routing_number"},` +
 	`{"display_name":"Webhook","value":"webhook"}]`

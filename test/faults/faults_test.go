@@ -128,7 +128,7 @@ var table = map[string]row{
 	"GET /reactors/{id}/results/{request_id}": {key: private, path: "/reactors/{reactor}/results/{nothing}", status: 404},
 	"GET /reactors/{id}/runs":                 {key: management, path: "/reactors/{fresh}/runs", status: 200, prepare: (*world).freshReactor},
 
-	"POST /reactors/try":                       {key: management, body: `{"code":"module.exports = async () => ({ raw: 1 })"}`, status: 200, outside: true},
+	"POST /reactors/try":                       {key: management, body: `{"code":"module.exports = async () => ({ raw: 1 })"}`, status: 422, outside: true},
 	"GET /reactors/{id}/versions":              {key: management, path: "/reactors/{fresh}/versions", status: 200, prepare: (*world).freshReactor},
 	"POST /reactors/{id}/versions/{n}/restore": {key: management, path: "/reactors/{fresh}/versions/1/restore", status: 200, prepare: (*world).freshReactor},
 	"GET /proxies/{id}/versions":               {key: management, path: "/proxies/{fresh}/versions", status: 200, prepare: (*world).freshProxy},
@@ -146,11 +146,10 @@ var table = map[string]row{
 
 	"GET /logs":              {key: management, status: 200},
 	"GET /v2/logs":           {key: management, status: 200},
-	"GET /v2/logs/stream":    {key: management, path: "/v2/logs/stream?follow=false", status: 200, outside: true},
 	"GET /logs/export":       {key: management, status: 200, outside: true},
 	"GET /logs/integrity":    {key: management, status: 200},
 	"POST /logs/verify":      {key: management, status: 202, outside: true},
-	"GET /logs/verify/{id}":  {key: management, path: "/logs/verify/{fresh}", status: 200, prepare: (*world).freshVerification},
+	"GET /logs/verify/{id}":  {key: management, path: "/logs/verify/{fresh}", status: 200, prepare: (*world).freshVerification, outside: true},
 	"GET /names":             {key: management, path: "/names?id={application}&id=x", status: 200},
 	"GET /logs/entity-types": {key: management, status: 200},
 
@@ -174,6 +173,10 @@ func fieldPage() int {
 	}
 	return http.StatusServiceUnavailable
 }
+
+// cutOff are rows whose response has begun when the store fails: it breaks off,
+// and says no more.
+var cutOff = []string{"GET /v2/logs/stream"}
 
 // keyless rows are for the operator's tools, for whoever reads about the API, and for browsers.
 var keyless = []string{"GET /", "GET /console/{rest...}", "GET /healthz", "GET /readyz", "GET /metrics", "GET /openapi.json", "GET /openapi.yaml", "GET /docs", "GET /docs/{file}",
@@ -257,7 +260,11 @@ func (w *world) freshExport() {
 	w.Call(w.t, "POST", "/exports", w.keys[private], `{"recipient":"`+recipient+`"}`).Into(w.t, 201, &made)
 	w.names["fresh"] = made.ID
 }
-func (w *world) freshVerification() { w.names["fresh"] = w.make(management, "/logs/verify", "")["id"] }
+func (w *world) freshVerification() {
+	var job api.LogVerification
+	w.Call(w.t, "POST", "/logs/verify", w.keys[management], "").Into(w.t, 202, &job)
+	w.names["fresh"] = job.ID
+}
 func (w *world) freshProxy() {
 	w.names["fresh"] = w.make(management, "/proxies", `{"name":"x","destination_url":"https://psp.example.com"}`)["id"]
 }
@@ -318,7 +325,7 @@ func TestAFailingStoreIsToldAndNothingIsHalfDone(t *testing.T) {
 	storetest.Long(t)
 	w := start(t, nil)
 	for _, r := range w.Routes() {
-		if _, known := table[r.Pattern]; !known && !slices.Contains(keyless, r.Pattern) {
+		if _, known := table[r.Pattern]; !known && !slices.Contains(keyless, r.Pattern) && !slices.Contains(cutOff, r.Pattern) {
 			t.Errorf("%s has no row in this test", r.Pattern)
 		}
 	}

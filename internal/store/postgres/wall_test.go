@@ -31,6 +31,7 @@ func fill(t *testing.T, s *postgres.Store, tenant string) {
 			tx.InsertSession(ctx, store.Session{ID: "s", KeyHash: []byte("k"), NonceHash: []byte("n"), Version: 1}),
 			tx.InsertParcel(ctx, store.Parcel{Kind: "job", ID: "p", DueAt: 1, ExpiresAt: 1, Version: 1}),
 			tx.InsertDefinition(ctx, store.Definition{Kind: "proxy", ID: "d", KeyHash: []byte("k"), Version: 1}),
+			tx.AddActivity(ctx, []store.Activity{{Width: 1, At: 1, ActorID: "a", Kind: "k", Entries: 1}}),
 			tx.AppendLogBatch(ctx, store.LogBatch{Number: 1}, []store.Position{{CreatedAt: e.CreatedAt, ID: e.ID}}))
 	}); err != nil {
 		t.Fatal(err)
