@@ -127,7 +127,9 @@ func probes(k *keeptest.Server, e *tenantOfEverything) (list []probe) {
 	for _, route := range k.Routes() {
 		method, path, _ := strings.Cut(route.Pattern, " ")
 		row, known := table[route.Pattern]
-		if !known || route.Pattern == "DELETE /tenants/self" {
+		// The head of the log moves between any two calls.
+		moves := route.Pattern == "GET /logs/integrity" || route.Pattern == "POST /logs/verify"
+		if !known || moves || route.Pattern == "DELETE /tenants/self" {
 			continue
 		}
 		body := row.body

@@ -7190,7 +7190,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/x-ndjson": string | components["schemas"]["ImportResult"];
+                    "application/x-ndjson": string;
                 };
             };
             400: components["responses"]["BadRequest"];

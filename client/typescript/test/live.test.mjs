@@ -295,3 +295,81 @@ test('logs', async () => {
   assert.equal(new Set(all.map((e) => e.id)).size, all.length);
   assert.ok(all.length > 200, 'several pages');
 });
+
+test('members and roles', async () => {
+  const roles = await management.roles.list();
+  assert.ok(roles.some((r) => r.name === 'owner'));
+  const own = await management.roles.create({ name: 'reader', permissions: ['log:read'] });
+  assert.equal(own.name, 'reader');
+  assert.deepEqual((await management.roles.replace('reader', { permissions: ['log:read', 'report:read'] })).permissions, ['log:read', 'report:read']);
+  const made = await management.members.create({ email: 'jane@shop.example', name: 'Jane', role: 'reader' });
+  assert.equal((await management.members.get(made.id)).role, 'reader');
+  assert.equal((await management.members.update(made.id, { role: 'auditor' })).role, 'auditor');
+  assert.ok((await collect(management.members.list())).some((m) => m.id === made.id));
+  assert.deepEqual(await management.members.sessions(made.id), []);
+  assert.equal((await refused(management.members.endSession('00000000-0000-4000-8000-000000000000'))).status, 404);
+  await management.members.delete(made.id);
+  assert.equal((await refused(management.members.get(made.id))).status, 404);
+  await management.roles.delete('reader');
+});
+
+test('reports', async () => {
+  assert.ok((await management.reports.activity({ bucket: 'day' })) !== undefined);
+  assert.ok((await collect(management.reports.keys())).length > 0);
+  assert.ok(Array.isArray(await collect(management.reports.access())));
+  assert.ok(Array.isArray(await management.reports.attention()));
+});
+
+test('a reveal with a reason', async () => {
+  await vault.tokens.create({ id: 'revealed', type: 'card', data: { number } });
+  assert.equal((await vault.tokens.reveal('revealed', 'Dispute 17')).data.number, number);
+  const missing = await refused(vault.tokens.reveal('revealed', ' '));
+  assert.equal(missing.status, 400);
+  const [entry] = await collect(management.logs.list({ entity_id: 'revealed', transform: 'reveal' }));
+  assert.deepEqual([entry.reason, entry.transform], ['Dispute 17', 'reveal']);
+});
+
+test('versions of code', async () => {
+  const trial = await management.reactors.try({ code: 'module.exports = async (req) => ({ raw: req.args.a })', args: { a: 3 } });
+  assert.equal(trial.raw, 3);
+  const reactor = await management.reactors.create({ name: 'versions', code: 'module.exports = async () => ({ raw: 1 })', configuration: {} });
+  await management.reactors.patch(reactor.id, { code: 'module.exports = async () => ({ raw: 2 })' });
+  const versions = await management.reactors.versions(reactor.id);
+  assert.equal(versions.length, 2);
+  assert.equal((await management.reactors.restore(reactor.id, versions[1].number)).code, 'module.exports = async () => ({ raw: 1 })');
+  await management.reactors.delete(reactor.id);
+
+  const code = (n) => ({ code: `module.exports = async (req) => ({ body: ${n}, headers: {} })` });
+  const proxy = await management.proxies.create({ name: 'versions', destination_url: world.destination, request_transform: code(1) });
+  await management.proxies.patch(proxy.id, { request_transform: code(2) });
+  const [, first] = await management.proxies.versions(proxy.id);
+  assert.deepEqual((await management.proxies.restore(proxy.id, first.number)).request_transform, code(1));
+  await management.proxies.delete(proxy.id);
+});
+
+test('events and webhooks', async () => {
+  await vault.tokens.create({ id: 'with-event', type: 'token', data: 1 });
+  const [event] = await collect(management.events.list({ entity_id: 'with-event' }));
+  assert.equal(event.type, 'token.created');
+  const made = await management.webhooks.create({ name: 'shop', url: world.destination, events: ['token.*'] });
+  assert.match(made.secret, /^whsec_/);
+  assert.equal((await management.webhooks.get(made.id)).name, 'shop');
+  assert.equal((await management.webhooks.replace(made.id, { name: 'shop 2', url: world.destination, events: ['webhook.test'] })).name, 'shop 2');
+  assert.notEqual((await management.webhooks.rotateSecret(made.id)).secret, made.secret);
+  const delivery = await management.webhooks.test(made.id);
+  assert.ok((await collect(management.webhooks.deliveries(made.id))).some((d) => d.id === delivery.id));
+  assert.equal((await management.webhooks.resend(made.id, delivery.id)).id, delivery.id);
+  assert.ok((await collect(management.webhooks.list())).some((w) => w.id === made.id));
+  await management.webhooks.delete(made.id);
+});
+
+test('the log as a stream, a file and a proof', async () => {
+  const streamed = [];
+  for await (const { entry } of management.logs.stream({ entity_id: 'logged', follow: false })) streamed.push(entry);
+  assert.ok(streamed.every((e) => e.entity_id === 'logged'));
+  const csv = await (await management.logs.export({ entity_id: 'logged', format: 'csv' })).text();
+  assert.match(csv, /^created_at,/);
+  assert.ok((await management.logs.integrity()).unsealed >= 0);
+  const job = await management.logs.verify();
+  assert.equal((await management.logs.verification(job.id)).id, job.id);
+});
