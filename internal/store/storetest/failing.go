@@ -86,26 +86,40 @@ func (f *Failing) View(ctx context.Context, tenant string, fn func(store.Tx) err
 
 // Read implements store.Store. The commit of its entries is a call too.
 func (f *Failing) Read(ctx context.Context, tenant string, fn func(store.Tx) error) error {
-	return f.do(ctx, "Read", func() error {
-		return f.inner.Read(ctx, tenant, func(tx store.Tx) error {
-			if err := fn(failingTx{f, tx}); err != nil {
-				return err
-			}
-			return f.fails(ctx, "commit")
-		})
-	})
+	return f.do(ctx, "Read", func() error { return f.inner.Read(ctx, tenant, f.transaction(ctx, fn)) })
 }
 
 // Update implements store.Store.
 func (f *Failing) Update(ctx context.Context, tenant string, fn func(store.Tx) error) error {
-	return f.do(ctx, "Update", func() error {
-		return f.inner.Update(ctx, tenant, func(tx store.Tx) error {
-			if err := fn(failingTx{f, tx}); err != nil {
-				return err
-			}
-			return f.fails(ctx, "commit")
-		})
-	})
+	return f.do(ctx, "Update", func() error { return f.inner.Update(ctx, tenant, f.transaction(ctx, fn)) })
+}
+
+// transaction is fn with calls that may fail. A store may run a transaction
+// again, say because another in the same commit was taken back: one that failed
+// fails again then.
+func (f *Failing) transaction(ctx context.Context, fn func(store.Tx) error) func(store.Tx) error {
+	var failed error
+	return func(tx store.Tx) error {
+		if failed != nil {
+			return failed
+		}
+		before := f.failedCall()
+		err := fn(failingTx{f, tx})
+		if err == nil {
+			err = f.fails(ctx, "commit")
+		}
+		if err != nil && f.failedCall() != before {
+			failed = err
+		}
+		return err
+	}
+}
+
+// failedCall returns the name of the call that failed; "" when none has.
+func (f *Failing) failedCall() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.name
 }
 
 // AllTenants implements store.Store.
