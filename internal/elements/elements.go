@@ -8,8 +8,6 @@
 package elements
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"crypto/sha512"
@@ -22,7 +20,6 @@ import (
 	"html"
 	"io/fs"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -85,15 +82,12 @@ type page struct {
 	Script, Style string
 }
 
-// body is the content of a response, and the same compressed.
-type body struct{ plain, zipped []byte }
-
 // build is everything that was built.
 type build struct {
-	loader    body
-	name      string // of the loader, with its hash
-	hash      string // of the loader, as a script tag names it
-	integrity body   // integrity.json
+	loader    httpapi.Static
+	name      string         // of the loader, with its hash
+	hash      string         // of the loader, as a script tag names it
+	integrity httpapi.Static // integrity.json
 	pages     map[string]page
 }
 
@@ -137,8 +131,8 @@ func read() (*build, error) {
 	if err != nil {
 		return nil, fmt.Errorf("elements: %w", err)
 	}
-	if b.loader, err = compress(loader); err == nil {
-		b.integrity, err = compress(integrity)
+	if b.loader, err = httpapi.NewStatic(loader); err == nil {
+		b.integrity, err = httpapi.NewStatic(integrity)
 	}
 	return b, err
 }
@@ -159,25 +153,25 @@ func hashBetween(text, begin, end string) (string, error) {
 type service struct {
 	options    Options
 	built      *build
-	playground map[string]body // the files of the playground; empty outside development mode
+	playground map[string]httpapi.Static // the files of the playground; empty outside development mode
 
 	mu     sync.Mutex
-	filled map[string]body // pages with the origins of an application, by their ETag
+	filled map[string]httpapi.Static // pages with the origins of an application, by their ETag
 }
 
 // maxFilled bounds the pages that are kept.
 const maxFilled = 256
 
 // fill returns the body of a page, which is compressed when it is first asked for.
-func (s *service) fill(etag, text string) (body, error) {
+func (s *service) fill(etag, text string) (httpapi.Static, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if b, ok := s.filled[etag]; ok {
 		return b, nil
 	}
-	b, err := compress([]byte(text))
+	b, err := httpapi.NewStatic([]byte(text))
 	if err != nil {
-		return body{}, err
+		return httpapi.Static{}, err
 	}
 	if len(s.filled) >= maxFilled {
 		clear(s.filled)
@@ -188,7 +182,7 @@ func (s *service) fill(etag, text string) (body, error) {
 
 // Routes returns the rows.
 func Routes(o Options) ([]httpapi.Route, error) {
-	s := &service{options: o, filled: make(map[string]body)}
+	s := &service{options: o, filled: make(map[string]httpapi.Static)}
 	if Built() {
 		var err error
 		if s.built, err = read(); err != nil {
@@ -244,7 +238,7 @@ func (s *service) serveFile(w http.ResponseWriter, r *http.Request, _ access.Cal
 	h.Set("Cache-Control", cache)
 	h.Set("Cross-Origin-Resource-Policy", "cross-origin")
 	h.Set("Referrer-Policy", "no-referrer")
-	content.write(w, r)
+	content.Write(w, r)
 	return nil
 }
 
@@ -280,7 +274,7 @@ func (s *service) servePage(w http.ResponseWriter, r *http.Request, _ access.Cal
 	if err != nil {
 		return err
 	}
-	content.write(w, r)
+	content.Write(w, r)
 	return nil
 }
 
@@ -335,32 +329,4 @@ func (s *service) url(r *http.Request) string {
 		return "https://invalid." // a policy that allows nothing
 	}
 	return scheme + r.Host
-}
-
-// compress returns a body that can be sent with compression and without.
-func compress(plain []byte) (body, error) {
-	var zipped bytes.Buffer
-	z, err := gzip.NewWriterLevel(&zipped, gzip.BestCompression)
-	if err == nil {
-		_, err = z.Write(plain)
-	}
-	if err == nil {
-		err = z.Close()
-	}
-	if err != nil {
-		return body{}, fmt.Errorf("elements: compress: %w", err)
-	}
-	return body{plain: plain, zipped: zipped.Bytes()}, nil
-}
-
-// write sends a body, compressed where the client takes that.
-func (b body) write(w http.ResponseWriter, r *http.Request) {
-	h, content := w.Header(), b.plain
-	h.Add("Vary", "Accept-Encoding")
-	if httpapi.TakesGzip(r) {
-		content = b.zipped
-		h.Set("Content-Encoding", "gzip")
-	}
-	h.Set("Content-Length", strconv.Itoa(len(content)))
-	_, _ = w.Write(content) // fails only when the client has gone
 }

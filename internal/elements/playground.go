@@ -29,14 +29,14 @@ func (s *service) playgroundRoute() httpapi.Route {
 }
 
 // readPlayground returns the files that the page loads.
-func readPlayground() (map[string]body, error) {
-	files := make(map[string]body)
+func readPlayground() (map[string]httpapi.Static, error) {
+	files := make(map[string]httpapi.Static)
 	for name := range playgroundFiles {
 		text, err := playground.ReadFile("playground/" + name)
 		if err != nil {
 			return nil, fmt.Errorf("elements: %w", err)
 		}
-		if files[name], err = compress(text); err != nil {
+		if files[name], err = httpapi.NewStatic(text); err != nil {
 			return nil, err
 		}
 	}
@@ -74,10 +74,10 @@ func (s *service) servePlayground(w http.ResponseWriter, r *http.Request, _ acce
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("X-Robots-Tag", "noindex")
 	h.Set("Cache-Control", "no-store")
-	content, err := compress([]byte(page))
+	content, err := httpapi.NewStatic([]byte(page))
 	if err != nil {
 		return err
 	}
-	content.write(w, r)
+	content.Write(w, r)
 	return nil
 }
